@@ -1,0 +1,10 @@
+# Libraries that Debian ships. Each is found once here; targets link the imported names.
+find_package(Threads REQUIRED)
+find_package(SQLite3 REQUIRED)
+find_package(ZLIB REQUIRED)
+find_package(nlohmann_json 3.11 REQUIRED)
+find_package(CLI11 REQUIRED)
+find_package(spdlog REQUIRED)
+find_package(simdjson REQUIRED)
+find_package(PkgConfig REQUIRED)
+pkg_check_modules(sentencepiece REQUIRED IMPORTED_TARGET sentencepiece)
