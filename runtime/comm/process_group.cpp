@@ -1,0 +1,188 @@
+#include "runtime/comm/process_group.h"
+
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#ifdef USE_C10D_NCCL
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#endif
+
+#include <algorithm>
+#include <charconv>
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+
+#include "runtime/comm/group_impl.h"
+#include "taut.h"
+
+namespace taut::comm {
+namespace {
+
+std::chrono::milliseconds milliseconds(double seconds) {
+  return std::chrono::milliseconds(static_cast<int64_t>(std::max(1.0, seconds * 1000)));
+}
+
+int read_integer(const char* name, int fallback, int lowest, int highest) {
+  const char* text = std::getenv(name);
+  if (!text || !*text) return fallback;
+  int value = 0;
+  const char* end = text + std::strlen(text);
+  const auto [stop, failure] = std::from_chars(text, end, value);
+  if (failure != std::errc{} || stop != end || value < lowest || value > highest) {
+    throw Error(std::string(name) + " is '" + text + "'", "it must be an integer from " + std::to_string(lowest) +
+                                                              " to " + std::to_string(highest) +
+                                                              "; `taut train` and torchrun set it");
+  }
+  return value;
+}
+
+c10::intrusive_ptr<c10d::Backend> connect_gloo(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               double timeout_s, bool loopback) {
+  auto options = c10d::ProcessGroupGloo::Options::create(milliseconds(timeout_s));
+  // One thread: several reductions in flight are slower than one after another, and completion order stays issue order.
+  options->threads = 1;
+  if (const char* interface = std::getenv("GLOO_SOCKET_IFNAME"); interface && *interface) {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForInterface(interface));
+  } else if (loopback) {
+    // The machine's own name may resolve to an address that nothing listens on; one node needs only the loopback.
+    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+  } else {
+    options->devices.push_back(c10d::ProcessGroupGloo::createDefaultDevice());
+  }
+  return c10::make_intrusive<c10d::ProcessGroupGloo>(store, rank, size, options);
+}
+
+c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+                                               double timeout_s) {
+#ifdef USE_C10D_NCCL
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = milliseconds(timeout_s);
+  return c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+#else
+  (void)store, (void)rank, (void)size, (void)timeout_s;
+  throw Error("this build has no NCCL", "configure it where the NCCL headers are (the torch wheel brings them)");
+#endif
+}
+
+/// NCCL connects a pair of ranks at their first message, and both must be there. Pipeline stages post receives ahead,
+/// in different orders; so the pairs connect here, one after another in the same order everywhere.
+void greet_neighbours(Group& group, at::Device device) {
+  std::vector<at::Tensor> message{at::zeros({1}, at::TensorOptions().device(device))};
+  for (int lower = 0; lower + 1 < group.size(); ++lower) {
+    const int upper = lower + 1;
+    if (group.rank() != lower && group.rank() != upper) continue;
+    for (const auto& [from, to] : {std::pair(lower, upper), std::pair(upper, lower)}) {
+      c10d::Backend& backend = group.impl().backend_for_message(from, to);
+      (group.rank() == from ? backend.send(message, to, 0) : backend.recv(message, from, 0))->wait();
+    }
+  }
+}
+
+}  // namespace
+
+struct Rendezvous::Impl {
+  c10::intrusive_ptr<c10d::Store> store;
+};
+
+LaunchEnvironment read_launch_environment() {
+  constexpr int kMostRanks = 1 << 20;
+  LaunchEnvironment e;
+  e.world_size = read_integer("WORLD_SIZE", 1, 1, kMostRanks);
+  e.rank = read_integer("RANK", 0, 0, e.world_size - 1);
+  e.local_world_size = read_integer("LOCAL_WORLD_SIZE", e.world_size, 1, e.world_size);
+  e.local_rank = read_integer("LOCAL_RANK", e.rank % e.local_world_size, 0, e.local_world_size - 1);
+  e.master_port = read_integer("MASTER_PORT", e.master_port, 1, 65535);
+  e.restart_count = read_integer("TORCHELASTIC_RESTART_COUNT", 0, 0, kMostRanks);
+  if (const char* address = std::getenv("MASTER_ADDR"); address && *address) e.master_addr = address;
+  if (const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE")) e.agent_store = std::string(agent) == "True";
+  return e;
+}
+
+Rendezvous Rendezvous::tcp(const LaunchEnvironment& e, double timeout_s) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(e.master_port);
+  options.isServer = e.rank == 0 && !e.agent_store;
+  options.numWorkers = e.world_size;
+  options.waitWorkers = false;
+  options.timeout = milliseconds(timeout_s);
+  try {
+    auto store = c10::make_intrusive<c10d::TCPStore>(e.master_addr, options);
+    auto prefixed = c10::make_intrusive<c10d::PrefixStore>("taut/" + std::to_string(e.restart_count), store);
+    return Rendezvous(std::make_shared<Impl>(Impl{prefixed}));
+  } catch (const std::exception& failure) {
+    const std::string where = e.master_addr + ":" + std::to_string(e.master_port);
+    throw Error("rank " + std::to_string(e.rank) + " cannot reach the rendezvous at " + where + ": " +
+                    std::string(failure.what()).substr(0, 300),
+                options.isServer ? "is MASTER_PORT taken? choose a free one"
+                                 : "is rank 0 running, and can this machine reach MASTER_ADDR?");
+  }
+}
+
+Rendezvous Rendezvous::in_process() {
+  return Rendezvous(std::make_shared<Impl>(Impl{c10::make_intrusive<c10d::HashStore>()}));
+}
+
+Group::Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
+             at::Device device, EmulatedLink& link)
+    : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
+  const auto self = std::find(spec_.ranks.begin(), spec_.ranks.end(), global_rank);
+  if (self == spec_.ranks.end()) {
+    throw Error("rank " + std::to_string(global_rank) + " is no member of group " + spec_.name);
+  }
+  rank_ = static_cast<int>(self - spec_.ranks.begin());
+  impl_->link = &link;
+  impl_->cuda = device.is_cuda();
+  if (size() == 1) return;
+  try {
+    auto own = c10::make_intrusive<c10d::PrefixStore>(spec_.name, store.impl()->store);
+    impl_->backend = impl_->cuda ? connect_nccl(own, rank_, size(), timeout_s)
+                                 : connect_gloo(own, rank_, size(), timeout_s, loopback);
+    if (impl_->cuda && spec_.axis == Axis::pp) {
+      auto backward = c10::make_intrusive<c10d::PrefixStore>(spec_.name + "/backward", store.impl()->store);
+      impl_->backward_backend = connect_nccl(backward, rank_, size(), timeout_s);
+      greet_neighbours(*this, device);
+    }
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& failure) {
+    throw Error("rank " + std::to_string(global_rank) + " cannot connect group " + spec_.name + ": " +
+                    std::string(failure.what()).substr(0, 300),
+                "another rank failed to start, or started with another configuration");
+  }
+}
+
+Group::~Group() = default;
+
+Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, const config::Communication& settings,
+                           at::Device device)
+    : size_(size),
+      at_(coordinates_of(size, e.rank)),
+      rank_(e.rank),
+      link_(std::make_unique<EmulatedLink>(settings.emulated_link)) {
+  static const annotate::Name rank_name(annotate::Rank::kName);
+  annotate::mark(rank_name, annotate::Rank{e.rank, e.world_size, e.node(), at_.dp, at_.tp, at_.pp, at_.cp, at_.ep,
+                                           device.is_cuda() ? static_cast<int32_t>(device.index()) : -1, 0});
+  const auto store = size.world() > 1 ? Rendezvous::tcp(e, settings.timeout_s) : Rendezvous::in_process();
+  for (const GroupSpec& spec : enumerate_groups(size)) {
+    if (std::find(spec.ranks.begin(), spec.ranks.end(), e.rank) == spec.ranks.end()) continue;
+    auto group = std::make_unique<Group>(store, spec, e.rank, settings.timeout_s, e.single_node(), device, *link_);
+    if (group->size() > 1 || spec.axis == Axis::world) {
+      const annotate::Name name(spec.name.c_str());
+      annotate::mark(name, annotate::Group{group->id(), group->size(), group->rank()});
+    }
+    groups_[spec.axis] = std::move(group);
+  }
+}
+
+Communicator::~Communicator() {
+  link_.reset();  // first: it may still issue operations on the groups
+}
+
+Group* Communicator::embedding() {
+  const auto found = groups_.find(Axis::embedding);
+  return found == groups_.end() ? nullptr : found->second.get();
+}
+
+}  // namespace taut::comm

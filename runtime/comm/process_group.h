@@ -1,0 +1,103 @@
+// Connecting ranks: rendezvous through a key-value store, then one c10d backend per group (Gloo on CPU, NCCL where
+// LibTorch sees a CUDA device). Above this file nobody knows which backend it is; operations are in collectives.h.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/comm/emulated_link.h"
+#include "runtime/comm/mesh.h"
+
+namespace taut::comm {
+
+struct GroupImpl;
+
+/// torchrun's variables. Defaults describe a run of one process.
+struct LaunchEnvironment {
+  int rank = 0, local_rank = 0, world_size = 1, local_world_size = 1;
+  std::string master_addr = "127.0.0.1";
+  int master_port = 29500;
+  bool agent_store = false;  // torchrun's agent already serves the store (TORCHELASTIC_USE_AGENT_STORE)
+  int restart_count = 0;     // TORCHELASTIC_RESTART_COUNT: keeps a restarted job's keys apart from the dead one's
+
+  int node() const { return rank / local_world_size; }
+  bool single_node() const { return local_world_size == world_size; }
+};
+
+/// Reads RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR and MASTER_PORT. Throws taut::Error on a value
+/// that is no number or out of range.
+LaunchEnvironment read_launch_environment();
+
+/// The store through which ranks find each other.
+class Rendezvous {
+ public:
+  /// Connects to the store at MASTER_ADDR:MASTER_PORT; rank 0 serves it. Blocks until rank 0 is up.
+  static Rendezvous tcp(const LaunchEnvironment& environment, double timeout_s);
+  /// For ranks that are threads of one process (tests).
+  static Rendezvous in_process();
+
+  struct Impl;
+  const std::shared_ptr<Impl>& impl() const { return impl_; }
+
+ private:
+  explicit Rendezvous(std::shared_ptr<Impl> impl) : impl_(std::move(impl)) {}
+  std::shared_ptr<Impl> impl_;
+};
+
+/// One process group as seen from one member. Issue operations from one thread at a time; completion is asynchronous.
+class Group {
+ public:
+  /// Connects the members of `spec`; every member must call it, groups in the same order everywhere. A group of one
+  /// connects nothing. `link` must outlive the group.
+  Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
+        at::Device device, EmulatedLink& link);
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  const std::string& name() const { return spec_.name; }
+  int64_t id() const { return spec_.id; }
+  int size() const { return static_cast<int>(spec_.ranks.size()); }
+  int rank() const { return rank_; }  // within the group
+  int global_rank() const { return spec_.ranks[rank_]; }
+  int global_rank_of(int member) const { return spec_.ranks[member]; }
+  GroupImpl& impl() { return *impl_; }
+
+ private:
+  GroupSpec spec_;
+  int rank_ = 0;
+  std::unique_ptr<GroupImpl> impl_;
+};
+
+/// All groups of this rank. Marks rank and groups in the trace when it is made.
+class Communicator {
+ public:
+  Communicator(const LaunchEnvironment& environment, const MeshSize& size, const config::Communication& settings,
+               at::Device device);
+  ~Communicator();
+
+  Group& world() { return *groups_.at(Axis::world); }
+  Group& tp() { return *groups_.at(Axis::tp); }
+  Group& dp() { return *groups_.at(Axis::dp); }
+  Group& pp() { return *groups_.at(Axis::pp); }
+  /// First and last stage of this pipeline; null on the stages between and without a pipeline.
+  Group* embedding();
+
+  const MeshSize& size() const { return size_; }
+  const Coordinates& at() const { return at_; }
+  int rank() const { return rank_; }
+
+ private:
+  MeshSize size_;
+  Coordinates at_;
+  int rank_;
+  std::unique_ptr<EmulatedLink> link_;
+  std::map<Axis, std::unique_ptr<Group>> groups_;
+};
+
+}  // namespace taut::comm

@@ -1,0 +1,32 @@
+// Everything that decides which tokens a batch holds, and nothing about who makes it.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "runtime/config/config.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/sampler.h"
+#include "runtime/data/tokenizer.h"
+
+namespace taut::data {
+
+/// Sample i is the text from byte i × stride_bytes of the corpus on, as seq_length + 1 tokens: documents follow each
+/// other with the end-of-document token after each, and after the last comes the first again.
+struct Recipe {
+  int64_t seq_length = 0, vocab_size = 0;
+  BatchShape shape;
+  SampleOrder order;
+  uint64_t stride_bytes = 1;
+  bool mock = false;           // tokens are generated from the sample's number
+  double read_latency_ms = 0;  // emulation of remote storage: waited for each sample
+};
+
+/// The recipe of a run. `config` must be validated. stride_bytes is seq_length × the mean bytes per token: 1 for bytes,
+/// else measured on 16 pieces of 16 KiB spread evenly over the corpus.
+Recipe make_recipe(const config::Config& config, const Corpus& corpus, const Tokenizer& tokenizer);
+
+/// The recipe of a run on generated tokens (data.mock).
+Recipe make_mock_recipe(const config::Config& config);
+
+}  // namespace taut::data

@@ -1,0 +1,176 @@
+#include "runtime/parallel/tensor_parallel.h"
+
+namespace taut::parallel {
+namespace {
+
+using torch::autograd::AutogradContext;
+using torch::autograd::Variable;
+using torch::autograd::variable_list;
+
+// autograd's context saves plain values only; the layers' owner keeps the TensorParallel alive.
+void keep(AutogradContext* ctx, TensorParallel* tp) {
+  ctx->saved_data["tp"] = reinterpret_cast<int64_t>(tp);
+}
+TensorParallel& kept(AutogradContext* ctx) {
+  return *reinterpret_cast<TensorParallel*>(ctx->saved_data["tp"].toInt());
+}
+void keep(AutogradContext* ctx, comm::ContentTag tag) {
+  ctx->saved_data["id"] = tag.id;
+  ctx->saved_data["version"] = tag.version;
+}
+comm::ContentTag kept_tag(AutogradContext* ctx) {
+  return {ctx->saved_data["id"].toInt(), ctx->saved_data["version"].toInt()};
+}
+
+at::Tensor gather_last_dimension(const at::Tensor& part, TensorParallel& tp, comm::ContentTag tag) {
+  const at::Tensor input = part.contiguous();
+  std::vector<int64_t> stacked = input.sizes().vec(), whole = stacked;
+  stacked[0] *= tp.size();
+  whole.back() *= tp.size();
+  const at::Tensor output = at::empty(stacked, input.options());
+  comm::all_gather_into_tensor(*tp.group, output, input, tag);
+  return output.unflatten(0, {tp.size(), input.size(0)}).movedim(0, -2).reshape(whole);
+}
+
+at::Tensor own_part(const at::Tensor& whole, TensorParallel& tp, comm::ContentTag tag) {
+  const int64_t part = whole.size(-1) / tp.size();
+  const int64_t bytes_total = static_cast<int64_t>(whole.nbytes());
+  comm::mark_tensor_use(*tp.group, tag, bytes_total / tp.size(), bytes_total);
+  return whole.narrow(-1, part * tp.rank(), part).contiguous();
+}
+
+struct CopyToTensorParallel : torch::autograd::Function<CopyToTensorParallel> {
+  static Variable forward(AutogradContext* ctx, const Variable& input, TensorParallel* tp) {
+    keep(ctx, tp);
+    return input.view_as(input);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    // autograd may hand the same buffer to others; the reduction works in place.
+    const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
+    comm::all_reduce(*kept(ctx).group, sum);
+    return {sum, Variable()};
+  }
+};
+
+struct ReduceFromTensorParallel : torch::autograd::Function<ReduceFromTensorParallel> {
+  static Variable forward(AutogradContext*, const Variable& input, TensorParallel* tp) {
+    const at::Tensor sum = input.clone(at::MemoryFormat::Contiguous);
+    comm::all_reduce(*tp->group, sum);
+    return sum;
+  }
+  static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0], Variable()}; }
+};
+
+struct GatherFromTensorParallel : torch::autograd::Function<GatherFromTensorParallel> {
+  static Variable forward(AutogradContext* ctx, const Variable& input, TensorParallel* tp, comm::ContentTag tag,
+                          comm::ContentTag gradient_tag) {
+    keep(ctx, tp);
+    keep(ctx, gradient_tag);
+    return gather_last_dimension(input, *tp, tag);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    return {own_part(gradients[0], kept(ctx), kept_tag(ctx)), Variable(), Variable(), Variable()};
+  }
+};
+
+struct SliceToTensorParallel : torch::autograd::Function<SliceToTensorParallel> {
+  static Variable forward(AutogradContext* ctx, const Variable& input, TensorParallel* tp, comm::ContentTag tag,
+                          comm::ContentTag gradient_tag) {
+    keep(ctx, tp);
+    keep(ctx, gradient_tag);
+    return own_part(input, *tp, tag);
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    return {gather_last_dimension(gradients[0], kept(ctx), kept_tag(ctx)), Variable(), Variable(), Variable()};
+  }
+};
+
+struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
+  static Variable forward(AutogradContext* ctx, const Variable& logits, const Variable& labels, int64_t vocab,
+                          TensorParallel* tp) {
+    const int64_t rows = logits.size(-1), first = rows * tp->rank();
+    const int64_t held = std::clamp<int64_t>(vocab - first, 0, rows);
+    at::Tensor shifted = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
+    if (held < rows) shifted.narrow(-1, held, rows - held).fill_(-std::numeric_limits<float>::infinity());
+    at::Tensor largest = std::get<0>(shifted.max(-1));
+    comm::all_reduce(*tp->group, largest, comm::Reduce::max);
+    shifted.sub_(largest.unsqueeze(-1));
+
+    const at::Tensor is_here = (labels >= first).logical_and(labels < first + held);
+    const at::Tensor index = at::where(is_here, labels - first, at::zeros_like(labels)).unsqueeze(-1);
+    const at::Tensor here = is_here.to(at::kFloat);
+    const at::Tensor label_logit = shifted.gather(-1, index).squeeze(-1);
+    shifted.exp_();
+    // A rank that holds padding alone has −inf as label logit; it is not the label's owner.
+    const at::Tensor sums = at::stack({shifted.sum(-1), at::where(is_here, label_logit, at::zeros_like(label_logit))});
+    comm::all_reduce(*tp->group, sums);
+    shifted.div_(sums[0].unsqueeze(-1));
+    ctx->save_for_backward({shifted, index, here});
+    ctx->saved_data["dtype"] = static_cast<int64_t>(logits.scalar_type());
+    return (sums[0].log() - sums[1]).mean();
+  }
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const auto saved = ctx->get_saved_variables();
+    at::Tensor gradient = saved[0].scatter_add(-1, saved[1], saved[2].neg().unsqueeze(-1));
+    gradient.mul_(gradients[0] / static_cast<double>(gradient.size(0)));
+    const auto dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
+    return {gradient.to(dtype), Variable(), Variable(), Variable()};
+  }
+};
+
+}  // namespace
+
+at::Tensor copy_to_tensor_parallel(const at::Tensor& input, TensorParallel& tp) {
+  return tp.size() == 1 ? input : CopyToTensorParallel::apply(input, &tp);
+}
+
+at::Tensor reduce_from_tensor_parallel(const at::Tensor& input, TensorParallel& tp) {
+  return tp.size() == 1 ? input : ReduceFromTensorParallel::apply(input, &tp);
+}
+
+at::Tensor gather_from_tensor_parallel(const at::Tensor& input, TensorParallel& tp, comm::ContentTag tag,
+                                       comm::ContentTag gradient_tag) {
+  return tp.size() == 1 ? input : GatherFromTensorParallel::apply(input, &tp, tag, gradient_tag);
+}
+
+at::Tensor slice_to_tensor_parallel(const at::Tensor& input, TensorParallel& tp, comm::ContentTag tag,
+                                    comm::ContentTag gradient_tag) {
+  return tp.size() == 1 ? input : SliceToTensorParallel::apply(input, &tp, tag, gradient_tag);
+}
+
+ColumnParallelLinear::ColumnParallelLinear(const std::string& name, at::Tensor weight, TensorParallel& tp)
+    : weight_(std::move(weight)), tp_(&tp) {
+  const std::string here = name + "@tp" + (tp.group ? tp.group->name() : std::string());
+  output_id_ = comm::content_id(here + ".output");
+  gradient_id_ = comm::content_id(here + ".output_gradient");
+}
+
+at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
+  const at::Tensor output = at::linear(copy_to_tensor_parallel(input, *tp_), weight_);
+  if (!tp_->gather_output) return output;
+  const int64_t version = ++calls_;
+  const comm::ContentTag tag{output_id_, version}, gradient_tag{gradient_id_, version};
+  return slice_to_tensor_parallel(gather_from_tensor_parallel(output, *tp_, tag, gradient_tag), *tp_, tag,
+                                  gradient_tag);
+}
+
+at::Tensor RowParallelLinear::forward(const at::Tensor& input) const {
+  return reduce_from_tensor_parallel(at::linear(input, weight_), *tp_);
+}
+
+at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& tokens, TensorParallel& tp) {
+  if (tp.size() == 1) return at::embedding(weight, tokens);
+  const int64_t rows = weight.size(0), first = rows * tp.rank();
+  const at::Tensor elsewhere = (tokens < first).logical_or(tokens >= first + rows);
+  const at::Tensor index = (tokens - first).masked_fill(elsewhere, 0);
+  const at::Tensor part = at::embedding(weight, index).masked_fill(elsewhere.unsqueeze(-1), 0);
+  return reduce_from_tensor_parallel(part, tp);
+}
+
+at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab,
+                                        TensorParallel& tp) {
+  if (tp.size() == 1) return at::cross_entropy_loss(logits.to(at::kFloat), labels);
+  return VocabParallelCrossEntropy::apply(logits, labels, vocab, &tp);
+}
+
+}  // namespace taut::parallel
