@@ -1,0 +1,204 @@
+// `taut train`: checks the config, starts the ranks, traces them, says how it went.
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <iostream>
+#include <optional>
+
+#include "cli/command.h"
+#include "runtime/config/layout.h"
+#include "runtime/config/load.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/launch/launch.h"
+#include "taut.h"
+#include "tracer/collect/collector.h"
+
+namespace taut::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct TrainOptions {
+  std::string config;
+  std::optional<int64_t> ranks, steps;
+  std::string trace;
+  std::vector<std::string> overrides;
+  bool dry_run = false, print_config = false;
+  Format format = Format::text;
+};
+
+/// A folder for the run's status file, removed at the end.
+class RunFolder {
+ public:
+  RunFolder() {
+    std::string name = (fs::temp_directory_path() / "taut-run-XXXXXX").string();
+    if (mkdtemp(name.data()) == nullptr)
+      throw Error("cannot make a folder " + name, "set TMPDIR to a folder with free space");
+    path_ = name;
+  }
+  ~RunFolder() {
+    std::error_code ec;
+    fs::remove_all(path_, ec);
+  }
+  RunFolder(const RunFolder&) = delete;
+  RunFolder& operator=(const RunFolder&) = delete;
+  const fs::path& path() const { return path_; }
+
+ private:
+  fs::path path_;
+};
+
+std::string worker_program() {
+  const fs::path worker = fs::path(launch::program_folder()) / "taut-worker";
+  if (access(worker.c_str(), X_OK) != 0) {
+    throw Error("taut-worker is missing beside taut (" + worker.string() + ")",
+                "build with the training runtime: ./quickstart, or cmake without -DTAUT_RUNTIME=OFF");
+  }
+  return worker.string();
+}
+
+std::vector<std::string> worker_command(const TrainOptions& options) {
+  std::vector<std::string> command{worker_program(), options.config};
+  for (const std::string& assignment : options.overrides) command.insert(command.end(), {"--set", assignment});
+  if (options.steps) command.insert(command.end(), {"--steps", std::to_string(*options.steps)});
+  if (options.format == Format::json) command.insert(command.end(), {"--format", "json"});
+  return command;
+}
+
+/// Creates the trace file, so that a path that cannot be written fails before anything starts.
+std::unique_ptr<collect::Collector> make_collector(const std::string& path, const config::Config& config) {
+  const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
+  std::error_code ec;
+  if (!fs::is_directory(folder, ec))
+    throw Error("the folder of --trace " + path + " does not exist", "make it: mkdir -p " + folder.string());
+  if (access(folder.c_str(), W_OK | X_OK) != 0)
+    throw Error("cannot write into " + folder.string(), "choose another path for --trace");
+  if (fs::is_directory(path, ec))
+    throw Error("--trace " + path + " is a folder", "give the path of a file, such as " + path + "/run.db");
+  collect::Collector::Options options;
+  options.path = path;
+  options.meta = {{"config", config::to_json(config).dump()}};
+  options.steps = config.trace.steps;
+  options.sample_hz = config.trace.memory ? config.trace.sample_hz : 0;
+  return std::make_unique<collect::Collector>(options);
+}
+
+// The rank's own `error:` and `hint:` lines, if it wrote them before it ended, say more than its exit code.
+std::string last_line_after(const launch::Failure& failure, const std::string& prefix) {
+  for (auto line = failure.last_lines.rbegin(); line != failure.last_lines.rend(); ++line) {
+    if (line->starts_with(prefix)) return line->substr(prefix.size());
+  }
+  return "";
+}
+
+std::string failure_text(const launch::Failure& failure) {
+  const std::string reason = last_line_after(failure, "error: ");
+  return launch::describe(failure) + (reason.empty() ? "" : ": " + reason);
+}
+
+void report_trace(const TrainOptions& options, const collect::Collector::Stats& stats, std::ostream& out) {
+  if (options.format == Format::json) {
+    config::Json json{
+        {"trace", options.trace}, {"events", stats.events}, {"dropped_events", stats.dropped}, {"bytes", stats.bytes}};
+    out << json.dump() << std::endl;
+    return;
+  }
+  out << "trace: " << options.trace << " (" << stats.events << " events from " << stats.processes << " processes, "
+      << (stats.bytes + 500'000) / 1'000'000 << " MB"
+      << (stats.dropped > 0 ? ", " + std::to_string(stats.dropped) + " lost" : "") << ")\nnext:  taut analyze "
+      << options.trace << std::endl;
+}
+
+launch::Plan make_plan(const TrainOptions& options, const config::Config& config, const RunFolder& folder) {
+  launch::Plan plan;
+  plan.command = worker_command(options);
+  plan.ranks = static_cast<int>(config.world_size);
+  plan.status_file = (folder.path() / "status").string();
+  plan.max_restarts = config.checkpoint.dir.empty() ? 0 : static_cast<int>(config.elastic.max_restarts);
+  plan.on_restart = [most = plan.max_restarts](const launch::Failure& failure, int restart) {
+    std::cerr << "note: " << failure_text(failure) << "; starting again from the newest checkpoint (" << restart
+              << " of " << most << ")" << std::endl;
+  };
+  return plan;
+}
+
+// Ends the command by how the ranks ended.
+int conclude(const launch::Result& result, const TrainOptions& options, const config::Config& config) {
+  const std::string trace_hint = options.trace.empty() ? "" : "the trace up to then: taut analyze " + options.trace;
+  if (result.interrupted) {
+    throw Error(
+        std::string("interrupted by ") + (result.signal == SIGINT ? "SIGINT" : "SIGTERM") + "; all ranks have ended",
+        trace_hint);
+  }
+  if (!result.failure) return kOk;
+  std::string hint = last_line_after(*result.failure, "hint: ");
+  if (hint.empty()) hint = trace_hint;
+  if (hint.empty() && config.checkpoint.dir.empty())
+    hint = "with checkpoint.dir and elastic.max_restarts a run goes on after a rank dies";
+  if (result.failure->signal == SIGKILL && trace_hint.empty())
+    hint = "if nobody killed it, the machine may have run out of memory: see dmesg";
+  throw Error(failure_text(*result.failure) + "; the other ranks were stopped", hint);
+}
+
+int run_train(const TrainOptions& options, const Shell& shell) {
+  const config::Config config = config::load_file(options.config, options.overrides, options.ranks, options.steps);
+  if (!shell.quiet) {
+    for (const std::string& note : config::notes(config)) std::cerr << "note: " << note << "\n";
+  }
+  if (options.print_config) {
+    std::cout << config::to_json(config).dump(2) << std::endl;
+    return kOk;
+  }
+  if (options.dry_run) {
+    std::cout << (options.format == Format::json ? config::layout_json(config).dump(2) + "\n"
+                                                 : config::layout_text(config))
+              << std::flush;
+    return kOk;
+  }
+  const RunFolder folder;
+  launch::Plan plan = make_plan(options, config, folder);
+  std::unique_ptr<collect::Collector> collector;
+  if (!options.trace.empty()) collector = make_collector(options.trace, config);
+  if (data::ensure_tokenizer(config) && !shell.quiet) {
+    std::cerr << "note: trained the tokenizer " << config::tokenizer_file(config) << std::endl;
+  }
+  const launch::SignalsHeld held;  // before the collector's thread, which must not take a Ctrl-C
+  if (collector) {
+    plan.environment = collector->environment();
+    if (config.trace.torch_ops) plan.environment.push_back("TAUT_TORCH_OPS=1");
+    plan.on_poll = [&collector] {
+      if (const auto error = collector->error()) throw *error;
+    };
+    collector->start();
+  }
+  if (shell.verbose) std::cerr << config::layout_text(config) << std::flush;
+  const launch::Result result = launch::launch(plan);
+  if (collector) {
+    const auto stats = collector->finish();
+    if (!shell.quiet || options.format == Format::json) report_trace(options, stats, std::cout);
+  }
+  return conclude(result, options, config);
+}
+
+}  // namespace
+
+void add_train(CLI::App& app, Shell& shell) {
+  auto options = std::make_shared<TrainOptions>();
+  CLI::App* command = add_command(app, shell, "train", "Train with a config, traced if asked for", options, run_train);
+  command->add_option("CONFIG", options->config, "Training config (JSON); docs/config.md lists its keys")->required();
+  command->add_option("--nproc", options->ranks, "Ranks to start; default: world_size of the config")->option_text("N");
+  command->add_option("--trace", options->trace, "Write a trace of the run to FILE")->option_text("FILE");
+  command->add_option("--set", options->overrides, "Set a key of the config; may be given several times")
+      ->option_text("KEY=VALUE")
+      ->type_size(1)
+      ->allow_extra_args(false);
+  command->add_option("--steps", options->steps, "Train this many steps instead of train_steps")->option_text("N");
+  command->add_flag("--dry-run", options->dry_run,
+                    "Check the config and show mesh, batch, parameters and memory; start nothing");
+  command->add_flag("--print-config", options->print_config,
+                    "Print the effective config, defaults filled in; start nothing");
+  add_format(*command, options->format);
+}
+
+}  // namespace taut::cli
