@@ -1,0 +1,179 @@
+// `taut train` from the outside: what it prints, how it exits. launch_child stands in for taut-worker.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+#include <string>
+
+namespace taut {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr const char* kConfig = R"({
+  // Small, and needs no data.
+  "model": {"hidden_size": 64, "num_layers": 4, "num_attention_heads": 8, "seq_length": 32, "vocab_size": 512},
+  "data": {"mock": true}, "train_batch_size": 16, "train_micro_batch_size_per_gpu": 2
+})";
+
+struct Run {
+  int exit_code;
+  std::string out, err;
+};
+
+bool contains(const std::string& text, const std::string& part) {
+  return text.find(part) != std::string::npos;
+}
+
+class TrainCommand : public testing::Test {
+ protected:
+  // taut finds its worker beside itself, so it is copied into a folder where launch_child bears the worker's name.
+  static void SetUpTestSuite() {
+    std::string name = testing::TempDir() + "/train-XXXXXX";
+    dir_ = fs::path(mkdtemp(name.data())).lexically_normal();
+    fs::copy(fs::path(TAUT_BIN_DIR) / "taut", dir_ / "taut");
+    fs::copy(fs::path(TAUT_BIN_DIR) / "libtaut_inject.so", dir_ / "libtaut_inject.so");
+    fs::copy(fs::path(TAUT_BIN_DIR) / "launch_child", dir_ / "taut-worker");
+    std::ofstream(dir_ / "run.json") << kConfig;
+  }
+  static void TearDownTestSuite() { fs::remove_all(dir_); }
+
+  static std::string read(const fs::path& path) {
+    std::ifstream in(path);
+    std::stringstream text;
+    text << in.rdbuf();
+    return text.str();
+  }
+
+  static Run taut(const std::string& arguments, const std::string& worker_actions = "exit=0") {
+    const std::string command = "cd '" + dir_.string() + "' && LAUNCH_CHILD_ACTIONS='" + worker_actions + "' ./taut " +
+                                arguments + " >out 2>err </dev/null";
+    const int status = std::system(command.c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, read(dir_ / "out"), read(dir_ / "err")};
+  }
+
+  static fs::path dir_;
+};
+fs::path TrainCommand::dir_;
+
+TEST_F(TrainCommand, RunsTheRanksOfTheConfig) {
+  EXPECT_EQ(taut("train run.json").exit_code, 0);
+  EXPECT_EQ(taut("train run.json --nproc 2", "touch=" + (dir_ / "rank").string()).exit_code, 0);
+  EXPECT_TRUE(contains(read(dir_ / "rank.1"), "WORLD_SIZE=2"));
+}
+
+TEST_F(TrainCommand, SaysWhichRankDiedAtWhichStepAndWhy) {
+  const Run run = taut("train run.json --nproc 2", "step=6 1:say=error:_no_room 1:exit=1 wait");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(contains(run.err, "\nerror: rank 1 exited with code 1 at step 6")) << run.err;
+  EXPECT_TRUE(contains(run.err, "[rank 1] error:_no_room")) << run.err;
+  const Run killed = taut("train run.json --nproc 2", "step=2 0:die wait");
+  EXPECT_EQ(killed.exit_code, 1);
+  EXPECT_TRUE(contains(killed.err, "error: rank 0 was killed by SIGKILL at step 2; the other ranks were stopped"))
+      << killed.err;
+}
+
+TEST_F(TrainCommand, RestartsOnlyWithACheckpointFolder) {
+  EXPECT_FALSE(contains(taut("train run.json", "step=1 die").err, "starting again"));
+  const Run run = taut("train run.json --set checkpoint.dir=ckpt --set elastic.max_restarts=2", "step=1 first:die");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(contains(run.err, "killed by SIGKILL at step 1; starting again from the newest checkpoint (1 of 2)"))
+      << run.err;
+}
+
+TEST_F(TrainCommand, StartsNoRankWithABadConfig) {
+  const Run run = taut("train run.json --set model.hiden_size=3", "touch=" + (dir_ / "started").string());
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_EQ(
+      run.err,
+      "error: run.json: there is no key model.hiden_size (its value is 3)\nhint: did you mean model.hidden_size?\n");
+  EXPECT_FALSE(fs::exists(dir_ / "started.0"));
+}
+
+TEST_F(TrainCommand, TracesTheRunAndSaysWhere) {
+  const Run run = taut("train run.json --trace run.db");
+  EXPECT_EQ(run.exit_code, 0) << run.err;
+  EXPECT_TRUE(contains(run.out, "trace: run.db")) << run.out;
+  EXPECT_TRUE(contains(run.out, "taut analyze run.db")) << run.out;
+  EXPECT_EQ(read(dir_ / "run.db").substr(0, 15), "SQLite format 3");
+  EXPECT_EQ(taut("train run.json --trace run.db").exit_code, 0) << "an older trace may be replaced";
+}
+
+TEST_F(TrainCommand, KeepsTheTraceOfARunThatDied) {
+  const Run run = taut("train run.json --trace died.db", "step=1 die");
+  EXPECT_EQ(run.exit_code, 1);
+  EXPECT_TRUE(contains(run.err, "taut analyze died.db")) << run.err;
+  EXPECT_TRUE(fs::exists(dir_ / "died.db"));
+}
+
+TEST_F(TrainCommand, RefusesTracePathsItMustNotWrite) {
+  std::ofstream(dir_ / "notes.txt") << "my notes, not a trace";
+  const Run foreign = taut("train run.json --trace notes.txt", "touch=" + (dir_ / "started").string());
+  EXPECT_EQ(foreign.exit_code, 1);
+  EXPECT_TRUE(contains(foreign.err, "hint: ")) << foreign.err;
+  EXPECT_EQ(read(dir_ / "notes.txt"), "my notes, not a trace");
+  const Run missing = taut("train run.json --trace no/such/run.db");
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_TRUE(contains(missing.err, "hint: make it: mkdir -p no/such")) << missing.err;
+  EXPECT_EQ(taut("train run.json --trace .").exit_code, 1);
+  EXPECT_FALSE(fs::exists(dir_ / "started.0"));
+}
+
+TEST_F(TrainCommand, PrintsTheEffectiveConfig) {
+  const Run run = taut("train run.json --print-config --steps 7 --nproc 4");
+  EXPECT_EQ(run.exit_code, 0);
+  const Json json = Json::parse(run.out);
+  EXPECT_EQ(json["train_steps"], 7);
+  EXPECT_EQ(json["gradient_accumulation_steps"], 16 / 2 / 4);
+  EXPECT_EQ(json["model"]["ffn_hidden_size"], 4 * 64);
+}
+
+TEST_F(TrainCommand, DryRunShowsTheLayoutAndStartsNothing) {
+  const Run run = taut("train run.json --dry-run --nproc 2 --format json", "touch=" + (dir_ / "started").string());
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_EQ(Json::parse(run.out)["mesh"]["dp"], 2);
+  EXPECT_FALSE(fs::exists(dir_ / "started.0"));
+}
+
+TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {
+  const struct {
+    const char *arguments, *error;
+  } cases[] = {
+      {"", "error: A subcommand is required\nhint: see taut --help\n"},
+      {"trian run.json", "error: there is no command trian\nhint: did you mean taut train?\n"},
+      {"train", "error: CONFIG is required\nhint: see taut train --help\n"},
+      {"train run.json --nporc 2", "error: taut train has no option --nporc\nhint: did you mean --nproc?\n"},
+      {"train run.json --nproc two", "error: --nproc is two\nhint: give a number; see taut train --help\n"},
+      {"train run.json --format xml", "error: --format is xml\nhint: give text or json\n"},
+  };
+  for (const auto& [arguments, error] : cases) {
+    const Run run = taut(arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    EXPECT_EQ(run.err, error) << arguments;
+    EXPECT_EQ(run.out, "") << arguments;
+  }
+}
+
+TEST_F(TrainCommand, HelpIsOnStdout) {
+  const Run run = taut("train --help");
+  EXPECT_EQ(run.exit_code, 0);
+  for (const char* option : {"--nproc", "--trace", "--set", "--steps", "--dry-run", "--print-config", "--format"}) {
+    EXPECT_TRUE(contains(run.out, option)) << option;
+  }
+}
+
+TEST_F(TrainCommand, QuietDropsNotes) {
+  EXPECT_TRUE(
+      contains(taut("train run.json --dry-run --set parallel.gather_output=true").err, "note: parallel.gather_output"));
+  EXPECT_EQ(taut("train run.json --dry-run -q --set parallel.gather_output=true").err, "");
+}
+
+}  // namespace
+}  // namespace taut

@@ -1,0 +1,242 @@
+// Parallel layers against plain LibTorch ones, and fused operations against their composition.
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include <cstdio>
+#include <mutex>
+
+#include "runtime/comm/collectives.h"
+#include "runtime/model/fused.h"
+#include "runtime/parallel/flat_parameters.h"
+#include "runtime/parallel/grad_buckets.h"
+#include "runtime/parallel/tensor_parallel.h"
+#include "taut.h"
+#include "tests/runtime/thread_ranks.h"
+
+namespace taut::parallel {
+namespace {
+
+// Sums of a few hundred fp32 products of size 1, in another order.
+constexpr double kTolerance = 2e-5;
+
+/// The largest difference seen over all threads; prints it at its end.
+class LargestError {
+ public:
+  explicit LargestError(const char* what) : what_(what) {}
+  ~LargestError() { std::printf("%s: largest error %.1e\n", what_, error_); }
+  void add(const at::Tensor& a, const at::Tensor& b) {
+    const std::lock_guard lock(mutex_);
+    error_ = a.sizes() == b.sizes() ? std::max(error_, (a - b).abs().max().item<double>()) : INFINITY;
+  }
+  double value() const { return error_; }
+
+ private:
+  const char* what_;
+  std::mutex mutex_;
+  double error_ = 0;
+};
+
+at::Tensor random(std::vector<int64_t> shape, uint64_t seed) {
+  return at::randn(shape, at::make_generator<at::CPUGeneratorImpl>(seed));
+}
+
+at::Tensor leaf(const at::Tensor& value) {
+  return value.clone().requires_grad_();
+}
+
+TEST(TensorParallel, ColumnAndRowPairIsThePlainPair) {
+  const at::Tensor x0 = random({2, 5, 16}, 1), up0 = random({24, 16}, 2), down0 = random({16, 24}, 3);
+  const at::Tensor x = leaf(x0), up = leaf(up0), down = leaf(down0);
+  const at::Tensor expected = at::linear(at::relu(at::linear(x, up)), down);
+  expected.square().sum().backward();
+  const Shard rows{0, {24}}, columns{1, {24}};
+  for (const bool gather : {false, true}) {
+    for (const int ranks : {2, 3}) {
+      LargestError error(gather ? "column/row pair, gathered" : "column/row pair");
+      testing::run_ranks(ranks, [&](comm::Group& group) {
+        TensorParallel tp{&group, gather};
+        const at::Tensor my_x = leaf(x0), my_up = leaf(take_shard(up0, rows, group.rank(), ranks)),
+                         my_down = leaf(take_shard(down0, columns, group.rank(), ranks));
+        ColumnParallelLinear first("up", my_up, tp);
+        const RowParallelLinear second(my_down, tp);
+        const at::Tensor y = second.forward(at::relu(first.forward(my_x)));
+        y.square().sum().backward();
+        error.add(y, expected);
+        error.add(my_x.grad() / expected.abs().max(), x.grad() / expected.abs().max());
+        const at::Tensor scale = up.grad().abs().max();
+        error.add(my_up.grad() / scale, take_shard(up.grad(), rows, group.rank(), ranks) / scale);
+        error.add(my_down.grad() / scale, take_shard(down.grad(), columns, group.rank(), ranks) / scale);
+      });
+      EXPECT_LE(error.value(), 1e-4);  // the products reach 100
+    }
+  }
+}
+
+TEST(TensorParallel, EmbeddingAndCrossEntropyAreThePlainOnesWhateverTheVocabulary) {
+  for (const int64_t vocab : {64, 65, 5}) {  // 65 and 5 are padded
+    const at::Tensor weight0 = random({vocab, 8}, 4);
+    const at::Tensor tokens = at::arange(12).remainder(vocab).view({2, 6}),
+                     labels = (tokens.flatten() * 3).remainder(vocab);
+    const at::Tensor weight = leaf(weight0);
+    const at::Tensor hidden = at::embedding(weight, tokens);
+    const at::Tensor expected = at::cross_entropy_loss(at::linear(hidden.flatten(0, 1), weight), labels);
+    expected.backward();
+    const Shard rows{0, {vocab}};
+    for (const int ranks : {2, 4}) {
+      LargestError error("vocabulary-parallel embedding and cross-entropy");
+      testing::run_ranks(ranks, [&](comm::Group& group) {
+        TensorParallel tp{&group, false};
+        const at::Tensor mine = leaf(take_shard(weight0, rows, group.rank(), ranks));
+        ColumnParallelLinear head("head", mine, tp);
+        const at::Tensor my_hidden = vocab_parallel_embedding(mine, tokens, tp);
+        const at::Tensor loss = vocab_parallel_cross_entropy(head.forward(my_hidden.flatten(0, 1)), labels, vocab, tp);
+        loss.backward();
+        error.add(my_hidden, hidden);
+        error.add(loss, expected);
+        error.add(mine.grad(), take_shard(weight.grad(), rows, group.rank(), ranks));
+      });
+      EXPECT_LE(error.value(), kTolerance);
+    }
+  }
+}
+
+TEST(TensorParallel, ShardsTakeTheirPieceOfEveryBlock) {
+  const at::Tensor full = at::arange(10).to(at::kFloat).unsqueeze(1);  // blocks of 4, 4 and 2 rows
+  const Shard shard{0, {4, 4, 2}};
+  EXPECT_TRUE(at::equal(take_shard(full, shard, 1, 2).flatten(), at::tensor({2.f, 3.f, 6.f, 7.f, 9.f})));
+  EXPECT_TRUE(at::equal(take_shard(full, {}, 1, 2), full));
+}
+
+std::vector<Parameter> two_parameters(int rank) {
+  std::vector<Parameter> parameters(2);
+  for (int i = 0; i < 2; ++i) {
+    parameters[i].name = "p" + std::to_string(i);
+    parameters[i].value = leaf(at::full({3 + i}, 1.0f + static_cast<float>(rank)));
+  }
+  return parameters;
+}
+
+TEST(GradBuckets, SumOverReplicasOnlyInTheLastMicrobatch) {
+  for (const bool overlap : {true, false}) {
+    testing::run_ranks(2, [&](comm::Group& group) {
+      FlatParameters flat = flatten(two_parameters(group.rank()));
+      GradBuckets buckets(flat, group, {overlap, 1e-6});  // a bucket per parameter
+      EXPECT_EQ(buckets.size(), 2u);
+      const auto loss = [&] { return flat.parameters[0].value.square().sum() + flat.parameters[1].value.sum() * 5; };
+      for (int64_t step = 0; step < 2; ++step) {  // the second finds no trace of the first
+        buckets.begin_step(step);
+        loss().backward();
+        const double mine = 2.0 * (1 + group.rank());
+        EXPECT_EQ(flat.parameters[0].value.grad()[0].item<double>(), mine) << "synchronised too early";
+        buckets.expect_last_backward();
+        loss().backward();
+        buckets.finish();
+        EXPECT_EQ(flat.parameters[0].value.grad()[2].item<double>(), 2 * (2.0 + 4.0));
+        EXPECT_EQ(flat.parameters[1].value.grad()[3].item<double>(), 2 * (5.0 + 5.0));
+      }
+    });
+  }
+}
+
+TEST(GradBuckets, SizeIsTheSettingOrAnEighthWithinBounds) {
+  EXPECT_EQ(bucket_bytes({true, 25.0}, 1 << 30), 25 << 20);
+  EXPECT_EQ(bucket_bytes({true, 0.5}, 1 << 30), 1 << 19);
+  EXPECT_EQ(bucket_bytes({true, {}}, 64 << 20), 8 << 20);
+  EXPECT_EQ(bucket_bytes({true, {}}, 1 << 10), 1 << 20);
+  EXPECT_EQ(bucket_bytes({true, {}}, int64_t{4} << 30), 25 << 20);
+}
+
+TEST(Collectives, EachGivesItsDefinition) {
+  testing::run_ranks(3, [](comm::Group& group) {
+    const float mine = static_cast<float>(group.rank() + 1);
+    at::Tensor value = at::full({4}, mine);
+    comm::all_reduce(group, value);
+    EXPECT_TRUE(at::equal(value, at::full({4}, 6.0f)));
+    value.fill_(mine);
+    comm::all_reduce(group, value, comm::Reduce::max);
+    EXPECT_TRUE(at::equal(value, at::full({4}, 3.0f)));
+    at::Tensor gathered = at::empty({3});
+    comm::all_gather_into_tensor(group, gathered, at::full({1}, mine));
+    EXPECT_TRUE(at::equal(gathered, at::tensor({1.f, 2.f, 3.f})));
+    at::Tensor part = at::empty({1});
+    comm::reduce_scatter(group, part, at::tensor({1.f, 2.f, 3.f}));
+    EXPECT_EQ(part.item<float>(), 3 * mine);
+    value.fill_(mine);
+    comm::broadcast(group, value, 2);
+    EXPECT_EQ(value[0].item<float>(), 3.0f);
+    // Around the ring, two messages each way of the same pair: they keep their order.
+    const int next = (group.rank() + 1) % 3, before = (group.rank() + 2) % 3;
+    at::Tensor first = at::empty({1}), second = at::empty({2});
+    auto a = comm::recv_async(group, first, before);
+    auto b = comm::recv_async(group, second, before);
+    comm::send(group, at::full({1}, mine), next);
+    comm::send(group, at::full({2}, -mine), next);
+    b.wait();
+    a.wait();
+    EXPECT_EQ(first.item<float>(), static_cast<float>(before + 1));
+    EXPECT_EQ(second[1].item<float>(), -static_cast<float>(before + 1));
+    comm::barrier(group);
+  });
+}
+
+TEST(Collectives, FailureNamesOperationGroupAndPeer) {
+  std::string message;
+  testing::run_ranks(2, [&](comm::Group& group) {
+    if (group.rank() == 1) return;  // leaves: its connections close
+    at::Tensor value = at::zeros({4});
+    try {
+      comm::recv(group, value, 1);
+    } catch (const Error& error) {
+      message = error.what();
+    }
+  });
+  EXPECT_NE(message.find("recv failed on group tp0 (operation 0, rank 0, peer rank 1)"), std::string::npos) << message;
+}
+
+}  // namespace
+}  // namespace taut::parallel
+
+namespace taut::model {
+namespace {
+
+TEST(FusedOperations, RmsNormIsItsComposition) {
+  for (const int64_t width : {7, 16, 100}) {
+    const at::Tensor x0 = at::randn({3, 50, width}), w0 = at::rand({width}) + 0.5, dy = at::randn({3, 50, width});
+    const at::Tensor x = x0.clone().requires_grad_(), w = w0.clone().requires_grad_();
+    const at::Tensor y = rms_norm(x, w, 1e-5);
+    y.backward(dy);
+    const at::Tensor xe = x0.clone().requires_grad_(), we = w0.clone().requires_grad_();
+    const at::Tensor ye = xe * at::rsqrt(xe.square().mean(-1, true) + 1e-5) * we;
+    ye.backward(dy);
+    const double error =
+        std::max({(y - ye).abs().max().item<double>(), (x.grad() - xe.grad()).abs().max().item<double>(),
+                  (w.grad() - we.grad()).abs().max().item<double>()});
+    std::printf("rms_norm, width %lld: largest error %.1e\n", static_cast<long long>(width), error);
+    EXPECT_LE(error, 5e-5);  // the weight's gradient sums 150 rows
+  }
+}
+
+TEST(FusedOperations, RopeIsItsCompositionAndTurnsBack) {
+  const int64_t seq = 6, half = 4;
+  const at::Tensor angle = at::outer(at::arange(seq).to(at::kFloat), at::rand({half}));
+  const at::Tensor cos = angle.cos(), sin = angle.sin();
+  // A slice of a wider projection, as the model passes it.
+  const at::Tensor wide = at::randn({2, seq, 5, 2 * half}).requires_grad_();
+  const at::Tensor y = rope(wide.narrow(2, 0, 3), cos, sin);
+  const auto halves = wide.narrow(2, 0, 3).chunk(2, -1);
+  const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);
+  const at::Tensor expected = at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1);
+  const at::Tensor dy = at::randn_like(y);
+  const at::Tensor gradient = torch::autograd::grad({y}, {wide}, {dy})[0];
+  const at::Tensor expected_gradient = torch::autograd::grad({expected}, {wide}, {dy})[0];
+  const double error =
+      std::max((y - expected).abs().max().item<double>(), (gradient - expected_gradient).abs().max().item<double>());
+  std::printf("rope: largest error %.1e\n", error);
+  EXPECT_LE(error, 1e-6);
+  const at::Tensor in_bf16 = rope(wide.detach().to(at::kBFloat16).narrow(2, 0, 3), cos, sin);
+  EXPECT_EQ(in_bf16.scalar_type(), at::kBFloat16);
+  EXPECT_LE((in_bf16.to(at::kFloat) - expected.detach()).abs().max().item<double>(), 0.05);  // 8 bits of mantissa
+}
+
+}  // namespace
+}  // namespace taut::model

@@ -1,0 +1,40 @@
+// Ranks as threads of one process, connected by real process groups: parallel layers without starting processes.
+#pragma once
+
+#include <torch/torch.h>
+
+#include <exception>
+#include <functional>
+#include <thread>
+#include <vector>
+
+#include "runtime/comm/process_group.h"
+
+namespace taut::testing {
+
+/// Runs `body(group)` on `ranks` threads that form one group; rethrows the first exception.
+inline void run_ranks(int ranks, const std::function<void(comm::Group&)>& body) {
+  const auto store = comm::Rendezvous::in_process();
+  comm::GroupSpec spec{comm::Axis::tp, "tp0", 1, {}};
+  for (int rank = 0; rank < ranks; ++rank) spec.ranks.push_back(rank);
+  std::vector<std::exception_ptr> failures(ranks);
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < ranks; ++rank) {
+    threads.emplace_back([&, rank] {
+      try {
+        at::set_num_threads(1);
+        comm::EmulatedLink link({});
+        comm::Group group(store, spec, rank, /*timeout_s=*/60, /*loopback=*/true, at::kCPU, link);
+        body(group);
+      } catch (...) {
+        failures[rank] = std::current_exception();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const auto& failure : failures) {
+    if (failure) std::rethrow_exception(failure);
+  }
+}
+
+}  // namespace taut::testing
