@@ -78,7 +78,8 @@ std::unique_ptr<collect::Collector> make_collector(const std::string& path, cons
     throw Error("--trace " + path + " is a folder", "give the path of a file, such as " + path + "/run.db");
   collect::Collector::Options options;
   options.path = path;
-  options.meta = {{"config", config::to_json(config).dump()}};
+  options.meta = {{"config", config::to_json(config).dump()},
+                  {"traced.torch_ops", config.trace.torch_ops ? "true" : "false"}};
   options.steps = config.trace.steps;
   options.sample_hz = config.trace.memory ? config.trace.sample_hz : 0;
   return std::make_unique<collect::Collector>(options);

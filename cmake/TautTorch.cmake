@@ -37,7 +37,7 @@ if(TAUT_TORCH_CUDA AND TARGET taut::nccl AND TARGET taut::cuda)
   target_link_libraries(taut_torch_libs INTERFACE taut::nccl taut::cuda)
 endif()
 # One precompiled header for every LibTorch unit (12 s each without it): taut_reuse_torch_pch(target).
-file(WRITE ${CMAKE_BINARY_DIR}/torch_pch.cpp "")
+file(GENERATE OUTPUT ${CMAKE_BINARY_DIR}/torch_pch.cpp CONTENT "")
 add_library(taut_torch_pch OBJECT ${CMAKE_BINARY_DIR}/torch_pch.cpp)
 target_link_libraries(taut_torch_pch PRIVATE taut::torch)
 target_precompile_headers(taut_torch_pch PRIVATE <torch/torch.h>)

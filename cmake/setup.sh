@@ -25,6 +25,8 @@ taut_packages=(
   libsqlite3-dev        # traces are SQLite files
   zlib1g-dev            # corpora and traces in .gz
   libsentencepiece-dev  # the tokenizer
+  libx11-dev libxrandr-dev libxinerama-dev libxcursor-dev libxi-dev   # the window under X11
+  libgl1 libegl1 libgl1-mesa-dri                                      # its pictures, with or without a display
   libgtest-dev          # tests
   libgmock-dev          # tests
   fortunes              # 2.5 MB of English text that the samples train on

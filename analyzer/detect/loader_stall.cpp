@@ -21,7 +21,7 @@ constexpr size_t kEvidenceWaits = 5, kEvidenceWork = 3;
 
 struct Outcome {
   simulate::LoaderSettings settings;
-  double step_ms = 0, stall_ms = 0;
+  double step_ms = 0, step_ms_median = 0, stall_ms = 0;
   bool cpu_bound = false;
 };
 
@@ -34,7 +34,7 @@ Outcome replay(const LoaderProfile& profile, const Facts& facts, simulate::Loade
     for (double& service : trainer.service_ms) service *= std::max(0.0, 1 - removed_ms / total);
   }
   const auto result = simulate::replay_loader(trainers, settings);
-  Outcome outcome{settings, result.step_ms, result.stall_ms};
+  Outcome outcome{settings, result.step_ms, result.step_ms_median, result.stall_ms};
   // Workers and trainers share the host's cores: with all of them busy no setting makes the step shorter.
   if (facts.timeline.cpu_cores > 0) {
     const double loading_ranks = static_cast<double>(profile.ranks.size());
@@ -44,6 +44,7 @@ Outcome replay(const LoaderProfile& profile, const Facts& facts, simulate::Loade
     const double floor_ms = std::min(cpu_ms / static_cast<double>(facts.timeline.cpu_cores), profile.step_ms);
     if (settings.workers > 0 && floor_ms > outcome.step_ms) {
       outcome.step_ms = floor_ms;
+      outcome.step_ms_median = std::max(outcome.step_ms_median, floor_ms);
       outcome.cpu_bound = true;
     }
   }
@@ -62,17 +63,27 @@ Outcome fewest_workers(const LoaderProfile& profile, const Facts& facts, int64_t
       const double service = std::max(0.0, profile.phases.total() - removed_ms);
       const double load = service * profile.requests_per_step / (static_cast<double>(workers) * outcome.step_ms);
       if (depth > prefetch && load > kFullestQueue) break;
-      if (outcome.stall_ms < kStallThatIsFine * outcome.step_ms) return outcome;
+      if (outcome.stall_ms < kStallThatIsFine * outcome.step_ms && !outcome.cpu_bound) return outcome;
       if (depth == prefetch) {
         without_gain = tried.empty() || outcome.step_ms < 0.995 * tried.back().step_ms ? 0 : without_gain + 1;
         tried.push_back(outcome);
       }
     }
   }
+  if (tried.empty()) return replay(profile, facts, {profile.workers, prefetch}, removed_ms);
   const double best = std::min_element(tried.begin(), tried.end(), [](const Outcome& a, const Outcome& b) {
                         return a.step_ms < b.step_ms;
                       })->step_ms;
   return *std::find_if(tried.begin(), tried.end(), [&](const Outcome& o) { return o.step_ms <= 1.01 * best; });
+}
+
+// The step time is a median, as measured steps are judged; the gain is one of means, since stalls may be rare but long.
+// Of what the replay of the run as it was leaves unexplained, half is expected to stay.
+Prediction predict_step(const LoaderProfile& profile, const Outcome& cure, double unexplained_ms) {
+  Prediction predicted = predict(profile.step_ms, cure.step_ms_median + 0.5 * unexplained_ms, 0.9 * cure.step_ms_median,
+                                 1.15 * (std::max(cure.step_ms_median, cure.step_ms) + unexplained_ms));
+  predicted.speedup = profile.step_ms / (cure.step_ms + 0.5 * unexplained_ms);
+  return predicted;
 }
 
 struct Diagnosis {
@@ -129,8 +140,7 @@ Suggestion worker_suggestion(const LoaderProfile& profile, const Facts& facts, c
           (cure.cpu_bound ? " The host's " + std::to_string(facts.timeline.cpu_cores) +
                                 " cores are then busy, so more workers would not help."
                           : "");
-  const double step_ms = cure.step_ms + 0.5 * unexplained_ms;
-  s.predicted = predict(profile.step_ms, step_ms, 0.9 * cure.step_ms, 1.15 * (cure.step_ms + unexplained_ms));
+  s.predicted = predict_step(profile, cure, unexplained_ms);
   return s;
 }
 
@@ -209,7 +219,8 @@ std::vector<Finding> detect_loader_stall(const Facts& facts) {
   const Diagnosis diagnosis = diagnose(*profile, cure);
 
   Finding finding;
-  if (cure.step_ms < 0.995 * profile->step_ms) {
+  const bool changes = cure.settings.workers != profile->workers || cure.settings.prefetch != prefetch || slow_pipe;
+  if (changes && cure.step_ms < 0.995 * profile->step_ms) {
     finding.suggestions.push_back(worker_suggestion(*profile, facts, cure, slow_pipe, diagnosis, unexplained_ms));
   }
   const bool slow_reads = profile->phases_known && profile->phases.read > 0.5 * service;
@@ -222,8 +233,7 @@ std::vector<Finding> detect_loader_stall(const Facts& facts) {
     s.why = "Reading takes " + format_percent(profile->phases.read / service) +
             " of a batch's preparation; from memory it takes nothing.";
     s.risk = "Needs the whole corpus in the memory of each node, and time to read it before the first step.";
-    s.predicted = predict(profile->step_ms, preloaded.step_ms + 0.5 * unexplained_ms, 0.9 * preloaded.step_ms,
-                          1.2 * (preloaded.step_ms + unexplained_ms));
+    s.predicted = predict_step(*profile, preloaded, unexplained_ms);
     if (preloaded.step_ms < 0.995 * profile->step_ms) finding.suggestions.push_back(std::move(s));
   }
   // Best first, but more workers cost less than memory for the corpus: preloading has to be clearly better.
@@ -232,12 +242,17 @@ std::vector<Finding> detect_loader_stall(const Facts& facts) {
     std::swap(finding.suggestions[0], finding.suggestions[1]);
   }
   if (!finding.suggestions.empty()) {
-    finding.cost_ms_per_step = std::max(0.0, profile->step_ms - finding.suggestions[0].predicted.step_ms);
+    const double speedup = std::max(1.0, finding.suggestions[0].predicted.speedup);
+    finding.cost_ms_per_step = profile->step_ms * (1 - 1 / speedup);
   }
   finding.cost_share = finding.cost_ms_per_step / profile->step_ms;
   finding.title = "The trainers wait " + format_percent(profile->stall_ms / profile->step_ms) +
                   " of each step for their data loaders";
   finding.explanation = explain(*profile, diagnosis);
+  if (finding.suggestions.empty()) {
+    finding.explanation += cure.cpu_bound ? " No setting of the loader would end this: the host's cores are all busy."
+                                          : " No setting of the loader would end this.";
+  }
   finding.ranks = profile->ranks;
   finding.evidence = pick_evidence(*profile, facts);
   return {std::move(finding)};

@@ -17,8 +17,9 @@ namespace taut::detect {
 namespace {
 
 constexpr double kLeastGainShare = 0.01;
-constexpr double kNotableBubble = 0.10;   // worth a remark even if no setting of the config shrinks it
-constexpr double kWorthCombining = 0.98;  // two changes at once have to be this much better than one
+constexpr double kNotableBubble = 0.10;      // worth a remark even if no setting of the config shrinks it
+constexpr double kWorthCombining = 0.98;     // two changes at once have to be this much better than one
+constexpr int64_t kMostMicrobatches = 1024;  // per step; nobody runs more
 constexpr size_t kEvidenceRows = 6;
 
 using simulate::PipelineCosts;
@@ -121,10 +122,12 @@ class Predictor {
 };
 
 // The best divisor of the micro batch size for a layer split; of those within 1 % the one with the fewest microbatches.
-Setting best_divisor(const Facts& facts, const Predictor& predictor, std::vector<int64_t> layers) {
+Setting best_divisor(const Facts& facts, const PipelineProfile& profile, const Predictor& predictor,
+                     const std::vector<int64_t>& layers) {
   const int64_t size = facts.config ? facts.config->train_micro_batch_size_per_gpu : 1;
   std::vector<Setting> tried;
   for (int64_t divisor = 1; divisor <= size; ++divisor) {
+    if (divisor > 1 && profile.microbatches * divisor > kMostMicrobatches) break;
     if (size % divisor == 0) tried.push_back({divisor, layers});
   }
   double best = predictor.step_ms(tried[0]);
@@ -176,8 +179,8 @@ Blame assign_blame(const Facts& facts, const PipelineProfile& profile) {
   spread(even.backward);
   const double as_was = span(costs), no_transfer = span(free_transfers), even_span = span(even);
   Blame blame{};
-  blame.transfer = as_was - no_transfer;
-  blame.imbalance = no_transfer - even_span;
+  blame.transfer = std::max(0.0, as_was - no_transfer);
+  blame.imbalance = std::max(0.0, no_transfer - even_span);
   blame.few_microbatches = even_span * simulate::ideal_bubble_fraction(profile.stages, profile.microbatches);
   blame.late_loader = profile.late_loader;
   blame.rest =
@@ -278,12 +281,12 @@ std::vector<Evidence> pick_evidence(const Facts& facts) {
 std::vector<Setting> cures(const Facts& facts, const PipelineProfile& profile, const Predictor& predictor) {
   if (!facts.config) return {};
   std::vector<Setting> settings;
-  const Setting smaller = best_divisor(facts, predictor, {});
+  const Setting smaller = best_divisor(facts, profile, predictor, {});
   if (smaller.divisor > 1) settings.push_back(smaller);
   const std::vector<int64_t> split = best_split(facts, profile, predictor);
   if (!split.empty()) {
     settings.push_back({1, split});
-    const Setting both = best_divisor(facts, predictor, split);
+    const Setting both = best_divisor(facts, profile, predictor, split);
     const double best_single = std::min(predictor.step_ms(settings.front()), predictor.step_ms(settings.back()));
     if (both.divisor > 1 && predictor.step_ms(both) < kWorthCombining * best_single) settings.push_back(both);
   }

@@ -25,8 +25,8 @@ double ms(int64_t ns) {
 }
 
 // Operations whose time depends on the parameters, not on the microbatch.
-constexpr std::string_view kFixedOperations[] = {"torch::autograd::AccumulateGrad", "AccumulateGrad", "aten::zero_",
-                                                 "aten::zeros"};
+constexpr std::string_view kFixedOperations[] = {"AccumulateGrad"};
+constexpr int64_t kMostPasses = 1 << 20;   // stages × microbatches of a step that a replay may cost
 constexpr double kFixedShareGuess = 0.05;  // without operations in the trace
 constexpr double kFastestQuantile = 0.25;  // operations this fast do next to nothing but start
 
@@ -173,6 +173,7 @@ std::optional<PipelineProfile> profile_pipeline(const Facts& facts) {
   }
   if (spans.empty()) return std::nullopt;
   profile.microbatches = std::max<int64_t>(1, static_cast<int64_t>(metrics::median(microbatches)));
+  if (profile.stages > kMostPasses / profile.microbatches) return std::nullopt;
   profile.span = metrics::median(spans);
   profile.bubble_fraction = metrics::mean(bubbles);
   profile.bubble_ms = profile.bubble_fraction * profile.span;

@@ -34,8 +34,22 @@ enum class Cause { sliced, repeated };
 struct Gather {
   const Rank* rank;
   const Collective* collective;
-  double transfer_ms, peer_wait_ms;
+  double transfer_ms, peer_wait_ms, assembly_ms;
 };
+
+// From the end of a blocking gather to the mark of its first use; 0 when another collective comes in between.
+double assembly_ms(const Rank& rank, const Collective& gather) {
+  if (gather.wait_end <= gather.wait_start) return 0;
+  const auto use = std::partition_point(rank.tensor_uses.begin(), rank.tensor_uses.end(),
+                                        [&](const timeline::TensorUse& u) { return u.time < gather.wait_end; });
+  const bool is_its_use = use != rank.tensor_uses.end() && use->tensor_id == gather.tensor_id &&
+                          use->tensor_version == gather.tensor_version;
+  if (!is_its_use) return 0;
+  const auto next = std::partition_point(rank.collectives.begin(), rank.collectives.end(),
+                                         [&](const Collective& c) { return c.start < gather.wait_end; });
+  if (next != rank.collectives.end() && next->start < use->time) return 0;
+  return static_cast<double>(use->time - gather.wait_end) * 1e-6;
+}
 
 // Contents that `rank` used, and whether it ever used more than its shard (1/groupSize) of them.
 std::map<Content, bool> used_beyond_shard(const Rank& rank, const std::map<Content, int32_t>& group_sizes) {
@@ -90,7 +104,7 @@ std::map<Cause, std::vector<Gather>> needless_gathers(const timeline::Timeline& 
       const double wait_ms = static_cast<double>(c.wait_end - c.wait_start) * 1e-6;
       // A gathered output that is only sliced is the root; gathering it again is the same waste.
       const Cause cause = sliced.contains(content) ? Cause::sliced : Cause::repeated;
-      needless[cause].push_back({&rank, &c, wait_ms - peer_wait_ms, peer_wait_ms});
+      needless[cause].push_back({&rank, &c, wait_ms - peer_wait_ms, peer_wait_ms, assembly_ms(rank, c)});
     }
   }
   return needless;
@@ -167,9 +181,10 @@ std::vector<Finding> detect_redundant_allgather(const Facts& facts) {
     const double count = per_step(facts, gathers, [](const Gather&) { return 1.0; });
     const double transfer_ms = per_step(facts, gathers, [](const Gather& g) { return g.transfer_ms; });
     const double peer_wait_ms = per_step(facts, gathers, [](const Gather& g) { return g.peer_wait_ms; });
+    const double assembly_ms = per_step(facts, gathers, [](const Gather& g) { return g.assembly_ms; });
     const double bytes =
         per_step(facts, gathers, [](const Gather& g) { return static_cast<double>(g.collective->bytes); });
-    const double cost_ms = std::min(transfer_ms + 0.5 * peer_wait_ms, now_ms);
+    const double cost_ms = std::min(transfer_ms + assembly_ms + 0.5 * peer_wait_ms, now_ms);
     if (cost_ms < kLeastCostShare * now_ms) continue;
 
     Finding finding;
@@ -185,13 +200,15 @@ std::vector<Finding> detect_redundant_allgather(const Facts& facts) {
         (cause == Cause::sliced ? "of which every member then uses no more than the shard it had before."
                                 : "whose content (tensor and version) the rank had already gathered.") +
         " The trainers block on them for " + format_ms(transfer_ms + peer_wait_ms) + " a step, " +
-        format_ms(transfer_ms) + " of it with bytes in flight.";
+        format_ms(transfer_ms) + " of it with bytes in flight; putting the shards together takes another " +
+        format_ms(assembly_ms) + ".";
     std::set<int32_t> ranks;
     for (const Gather& gather : gathers) ranks.insert(gather.rank->rank);
     finding.ranks.assign(ranks.begin(), ranks.end());
     finding.evidence = pick_evidence(facts, gathers, cause);
     const Prediction predicted =
-        predict(now_ms, now_ms - cost_ms, now_ms - 1.15 * (transfer_ms + peer_wait_ms), now_ms - 0.8 * transfer_ms);
+        predict(now_ms, now_ms - cost_ms, now_ms - 1.25 * (transfer_ms + assembly_ms + peer_wait_ms),
+                now_ms - 0.8 * transfer_ms);
     finding.suggestions.push_back(suggest(facts, cause, predicted));
     findings.push_back(std::move(finding));
   }

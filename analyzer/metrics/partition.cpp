@@ -119,14 +119,14 @@ std::vector<Segment> settle(std::vector<Claim> claims, int64_t start, int64_t en
 }  // namespace
 
 Partitioner::Partitioner(const timeline::Timeline& timeline) : timeline_(timeline), peers_(timeline) {
-  int32_t stages = 1;
+  bool has_stages = false;
   for (const Rank& rank : timeline.ranks) {
-    stages = std::max(stages, rank.pp + 1);
+    has_stages |= rank.pp > 0;
     std::vector<Interval> waits;
     for (const timeline::Batch& batch : rank.batches) waits.push_back({batch.wait_start, batch.wait_end});
     batch_waits_[rank.rank] = normalize(std::move(waits));
   }
-  if (stages == 1) return;
+  if (!has_stages) return;
   using PipelineStep = std::tuple<int32_t, int32_t, int32_t, int64_t>;  // dp, tp, cp, step
   std::map<PipelineStep, Interval> step_spans;
   for (const Rank& rank : timeline.ranks) {

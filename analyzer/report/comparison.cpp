@@ -43,9 +43,8 @@ Table before_after_table(const Comparison& c) {
   add_share("utilization", c.a.utilization, c.b.utilization);
   if (c.a.mfu && c.b.mfu) add_share("model FLOP/s utilization", *c.a.mfu, *c.b.mfu);
   add_share("loader stall", c.a.loader_stall_share, c.b.loader_stall_share);
-  if (c.a.bubble_fraction || c.b.bubble_fraction) {
-    add_share("pipeline bubble", c.a.bubble_fraction.value_or(0), c.b.bubble_fraction.value_or(0));
-  }
+  add_share("pipeline bubble", c.a.bubble_fraction.value_or(0),
+            c.b.bubble_fraction.value_or(0));  // no pipeline, no bubble
   add_share("communication share", c.a.communication_share, c.b.communication_share);
   return table;
 }

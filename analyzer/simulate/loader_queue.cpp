@@ -1,6 +1,7 @@
 #include "analyzer/simulate/loader_queue.h"
 
 #include <algorithm>
+#include <numeric>
 
 #include "taut.h"
 
@@ -62,20 +63,25 @@ LoaderReplay replay_loader(const std::vector<LoaderTrainer>& trainers, const Loa
   // The first round fills the queues; what follows is the steady state.
   constexpr size_t kLeastSteps = 40;
   const size_t rounds = 2 + kLeastSteps / steps;
-  double now = 0, stall = 0, measured_from = 0;
+  double now = 0, stall = 0;
+  std::vector<double> measured;
   for (size_t round = 0; round < rounds; ++round) {
-    if (round == 1) {
-      measured_from = now;
-      stall = 0;
-    }
+    if (round == 1) stall = 0;
     for (size_t s = 0; s < steps; ++s) {
       double end = now;
       for (size_t r = 0; r < ranks.size(); ++r) end = std::max(end, ranks[r].step(now, trainers[r].think_ms[s], stall));
+      if (round > 0) measured.push_back(end - now);
       now = end;
     }
   }
-  const double measured_steps = static_cast<double>((rounds - 1) * steps);
-  return {(now - measured_from) / measured_steps, stall / measured_steps / static_cast<double>(ranks.size())};
+  const double count = static_cast<double>(measured.size());
+  LoaderReplay replay;
+  replay.step_ms = std::accumulate(measured.begin(), measured.end(), 0.0) / count;
+  replay.stall_ms = stall / count / static_cast<double>(ranks.size());
+  const auto middle = measured.begin() + static_cast<std::ptrdiff_t>(measured.size() / 2);
+  std::nth_element(measured.begin(), middle, measured.end());
+  replay.step_ms_median = *middle;
+  return replay;
 }
 
 }  // namespace taut::simulate

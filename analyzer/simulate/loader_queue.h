@@ -23,8 +23,9 @@ struct LoaderSettings {
 };
 
 struct LoaderReplay {
-  double step_ms = 0;   // mean over steps, warm-up excluded
-  double stall_ms = 0;  // mean over ranks and steps
+  double step_ms = 0;         // mean over steps, warm-up excluded
+  double step_ms_median = 0;  // the same, less moved by single slow steps
+  double stall_ms = 0;        // mean over ranks and steps
 };
 
 /// Replays the steps several times over, so that start-up does not count. All trainers must have equally many steps.

@@ -14,6 +14,8 @@ constexpr Op kOps[] = {Op::all_reduce, Op::all_gather, Op::reduce_scatter, Op::b
 constexpr LoaderPhase kPhases[] = {LoaderPhase::read, LoaderPhase::tokenize, LoaderPhase::pack, LoaderPhase::hand_over,
                                    LoaderPhase::blocked};
 
+constexpr int64_t kMostChunks = 1 << 16;
+
 Op parse_op(std::string_view text) {
   for (Op op : kOps) {
     if (text == op_name(op)) return op;
@@ -68,7 +70,7 @@ void read_microbatches(Draft& draft) {
                                   .end = event->end,
                                   .microbatch = narrow(rows.integer(3)),
                                   .stage = narrow(rows.integer(4)),
-                                  .chunk = narrow(rows.integer(5)),
+                                  .chunk = static_cast<int32_t>(std::clamp<int64_t>(rows.integer(5), 0, kMostChunks)),
                                   .pass = pass[0],
                                   .rowid = rows.rowid(),
                                   .event_rowid = event->rowid});

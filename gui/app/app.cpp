@@ -163,8 +163,8 @@ void update(App& app) {
 }
 
 bool is_busy(const App& app) {
-  return app.sides[0].loading.running() || app.sides[1].loading.running() || app.rerun.busy() ||
-         app.comparing.running();
+  return app.sides[0].loading.pending() || app.sides[1].loading.pending() || app.rerun.busy() ||
+         app.comparing.pending();
 }
 
 void select_slice(App& app, SliceRef slice) {

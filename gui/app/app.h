@@ -101,7 +101,7 @@ void align_sides(App& app);
 
 /// Collects what other threads have finished. Once per frame.
 void update(App& app);
-/// True while other threads work, so that the window keeps drawing.
+/// True while other threads work or have results that no frame has collected yet, so that the window keeps drawing.
 bool is_busy(const App& app);
 
 void select_slice(App& app, SliceRef slice);

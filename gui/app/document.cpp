@@ -9,7 +9,29 @@
 namespace taut::gui {
 namespace {
 
-constexpr double kSlowStep = 1.25;  // a step this many times the median is marked in the graph
+constexpr double kSlowStep = 1.25;    // a step this many times the median is marked in the graph
+constexpr size_t kMostPoints = 4096;  // of a line in the graph: more than it has pixels
+
+// One point for every few steps, which keeps the slowest and the fastest of them.
+void thin_out(StepSeries& series) {
+  const size_t stride = (series.step.size() + kMostPoints - 1) / kMostPoints;
+  if (stride <= 1) return;
+  size_t kept = 0;
+  for (size_t i = 0; i < series.step.size(); i += stride, ++kept) {
+    const size_t end = std::min(i + stride, series.step.size());
+    const auto at = [&](std::vector<double>& values, size_t k) {
+      return values.begin() + static_cast<std::ptrdiff_t>(k);
+    };
+    const auto slowest = std::max_element(at(series.slowest_ms, i), at(series.slowest_ms, end));
+    const double step = series.step[static_cast<size_t>(slowest - series.slowest_ms.begin())];
+    const double slowest_ms = *slowest,
+                 fastest_ms = *std::min_element(at(series.fastest_ms, i), at(series.fastest_ms, end));
+    series.step[kept] = step;
+    series.slowest_ms[kept] = slowest_ms;
+    series.fastest_ms[kept] = fastest_ms;
+  }
+  for (auto* values : {&series.step, &series.slowest_ms, &series.fastest_ms}) values->resize(kept);
+}
 
 StepSeries step_series(const analyzer::Analysis& analysis) {
   std::map<int64_t, std::pair<double, double>> by_step;  // fastest and slowest rank
@@ -33,6 +55,7 @@ StepSeries step_series(const analyzer::Analysis& analysis) {
     series.slow_step.push_back(series.step[i]);
     series.slow_ms.push_back(series.slowest_ms[i]);
   }
+  thin_out(series);
   return series;
 }
 

@@ -12,10 +12,7 @@ namespace taut::gui {
 namespace {
 
 void wait_until_loaded(App& app) {
-  while (is_busy(app)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
-  update(app);
-  while (is_busy(app)) std::this_thread::sleep_for(std::chrono::milliseconds(2));  // the comparison
-  update(app);
+  for (update(app); is_busy(app); update(app)) std::this_thread::sleep_for(std::chrono::milliseconds(2));
   for (const Side& side : app.sides) {
     if (!side.failure.what.empty()) throw Error(side.failure.what, side.failure.hint);
   }

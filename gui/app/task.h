@@ -86,6 +86,8 @@ class Task {
     if (shared_) shared_->progress.cancel();
   }
 
+  /// True from start() until the result has been taken.
+  bool pending() const { return shared_ != nullptr; }
   bool running() const { return shared_ && !shared_->done; }
   bool finished() const { return shared_ && shared_->done; }
   std::string phase() const { return shared_ ? shared_->progress.phase() : std::string(); }

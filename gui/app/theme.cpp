@@ -1,5 +1,6 @@
 #include "gui/app/theme.h"
 
+#include <imgui_internal.h>
 #include <implot.h>
 
 #include <algorithm>
@@ -184,12 +185,12 @@ void colored_text(ImU32 color, const std::string& text) {
 
 void pill(const char* text, ImU32 color) {
   const ImVec2 size = ImGui::CalcTextSize(text);
-  const ImVec2 at = ImGui::GetCursorScreenPos();
-  const ImVec2 end{at.x + size.x + 14, at.y + size.y + 4};
+  ImVec2 at = ImGui::GetCursorScreenPos();
+  at.y += ImGui::GetCurrentWindow()->DC.CurrLineTextBaseOffset;  // level with text and buttons on the same line
   ImDrawList* draw = ImGui::GetWindowDrawList();
-  draw->AddRectFilled(at, end, with_alpha(color, 0.18F), 8);
-  draw->AddText({at.x + 7, at.y + 2}, color, text);
-  ImGui::Dummy({size.x + 14, size.y + 4});
+  draw->AddRectFilled({at.x, at.y - 2}, {at.x + size.x + 14, at.y + size.y + 2}, with_alpha(color, 0.18F), 8);
+  draw->AddText({at.x + 7, at.y}, color, text);
+  ImGui::Dummy({size.x + 14, size.y});
 }
 
 void large_text(const std::string& text, float size, ImU32 color) {

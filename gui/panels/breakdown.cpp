@@ -106,7 +106,7 @@ void draw_breakdown_panel(App& app) {
       draw_bar(rank, ImGui::GetContentRegionAvail().x, height);
       ImGui::TableNextColumn();
       ImGui::AlignTextToFramePadding();
-      colored_text(kTextDim, report::format_ms(rank.step_ms_median));
+      colored_text(kTextDim, rank.step_ms_median > 0 ? report::format_ms(rank.step_ms_median) : "-");
     }
   }
   ImGui::EndTable();

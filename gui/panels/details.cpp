@@ -45,8 +45,8 @@ std::string event_text(const timeline::Timeline& timeline, int32_t rank, timelin
   }
   for (const auto& b : owner->batches) {
     if (b.event_rowid != rowid) continue;
-    return "batch of step " + std::to_string(b.step) + ", " + std::to_string(b.workers) + " loader workers, " +
-           std::to_string(b.queue_depth) + " batches were ready";
+    return "batch of step " + std::to_string(b.step) + ", loader workers: " + std::to_string(b.workers) +
+           ", batches ready: " + std::to_string(b.queue_depth);
   }
   for (const auto& m : owner->microbatches) {
     if (m.event_rowid != rowid) continue;
@@ -97,7 +97,7 @@ void draw_details_panel(App& app) {
   const SliceDetails& details = details_of(app.current(), track);
   if (details.nested_ns > 0)
     key_value_row("self", report::format_ns(static_cast<double>(duration - details.nested_ns)));
-  key_value_row("start", report::format_ns(static_cast<double>(slices.start[i] - document->timeline.start_ns)));
+  key_value_row("start", report::format_ns(static_cast<double>(slices.start[i])));
   if (!details.event.empty()) key_value_row("event", details.event);
   key_value_row("lane",
                 (track.rank >= 0 ? "rank " + std::to_string(track.rank) + ", " : "") + report::printable(track.title));

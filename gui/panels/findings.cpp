@@ -142,8 +142,10 @@ void draw_findings_panel(App& app) {
   ImGui::BeginChild("list", {0, -footer});
   if (findings.empty()) {
     ImGui::Spacing();
-    large_text("Nothing to mend", 1.15F, kGood);
-    wrapped(kTextDim, "No rule found waste worth a name in the steps of this trace.");
+    const bool has_steps = document->analysis().trace.steps > 0;
+    large_text(has_steps ? "Nothing to mend" : "No steps to judge", 1.15F, has_steps ? kGood : kTextDim);
+    wrapped(kTextDim, has_steps ? "No rule found waste worth a name in the steps of this trace."
+                                : "Rules look at training steps, and this trace marks none.");
   }
   for (size_t i = 0; i < findings.size(); ++i) draw_finding(app, findings[i], document->findings[i]);
   ImGui::EndChild();

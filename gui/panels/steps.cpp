@@ -16,7 +16,8 @@ void draw_steps_panel(App& app) {
   const Document* document = app.document();
   if (!document) return colored_text(kTextDim, "No trace is open.");
   const StepSeries& series = document->steps;
-  if (series.step.empty()) return colored_text(kTextDim, "This trace has no steps.");
+  if (series.step.empty() || document->timeline.step_source == timeline::StepSource::none)
+    return colored_text(kTextDim, "This trace has no steps.");
   const auto count = static_cast<int>(series.step.size());
   const double highest = *std::max_element(series.slowest_ms.begin(), series.slowest_ms.end());
   const ImPlotFlags flags =

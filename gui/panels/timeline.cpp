@@ -20,7 +20,8 @@ void draw_timeline_panel(App& app) {
     fit(state.view);
     state.mark.reset();
   }
-  if (draw_timeline("main", document.timeline, document.tracks, state)) app.bring_to_front = Panel::details;
+  const DrawOptions options{.gutter = gutter_width(document.tracks), .with_keys = true, .with_tooltip = true};
+  if (draw_timeline("main", document.timeline, document.tracks, state, options)) app.bring_to_front = Panel::details;
 }
 
 }  // namespace taut::gui

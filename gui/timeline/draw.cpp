@@ -5,11 +5,11 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdio>
 
 #include "analyzer/report/escape.h"
 #include "analyzer/report/units.h"
 #include "gui/app/theme.h"
+#include "gui/timeline/ruler.h"
 
 namespace taut::gui {
 namespace {
@@ -18,7 +18,6 @@ using timeline::Kind;
 using timeline::Slices;
 using timeline::Timeline;
 
-constexpr float kRulerHeight = 24;
 constexpr float kTextFrom = 34;  // a slice this wide gets its name
 constexpr LayoutStyle kLayoutStyle{};
 
@@ -28,50 +27,6 @@ struct Canvas {
   float width = 0;
   float top = 0, bottom = 0;  // visible part, screen coordinates
 };
-
-// Time as a ruler says it: as many digits as the distance between marks needs.
-std::string ruler_text(double time_ns, double step_ns) {
-  struct Unit {
-    double ns;
-    const char* name;
-  };
-  constexpr std::array<Unit, 4> units{{{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}}};
-  const Unit* unit = &units.back();
-  for (const Unit& candidate : units) {
-    if (std::abs(time_ns) >= candidate.ns && step_ns >= candidate.ns * 1e-3) {
-      unit = &candidate;
-      break;
-    }
-  }
-  const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step_ns / unit->ns) - 1e-9)), 0, 3);
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), "%.*f %s", decimals, time_ns / unit->ns, unit->name);
-  return text.data();
-}
-
-void draw_ruler(ImDrawList* draw, ImVec2 origin, float width, float bottom, const TimelineState& state) {
-  const View& view = state.view;
-  const double step = ruler_step_ns(view, width, 110);
-  draw->AddRectFilled(origin, {origin.x + width, origin.y + kRulerHeight}, kGround);
-  draw->PushClipRect(origin, {origin.x + width, bottom}, true);
-  const double zero = view.whole.begin;  // times count from the first slice
-  for (double time = std::floor((view.shown.begin - zero) / step) * step; time <= view.shown.end - zero; time += step) {
-    const float x = origin.x + static_cast<float>(to_x(view, time + zero, width));
-    draw->AddLine({x, origin.y + kRulerHeight - 6}, {x, origin.y + kRulerHeight}, kTextFaint);
-    const std::string text = ruler_text(time, step);
-    draw->AddText({x + 4, origin.y + 3}, kTextDim, text.c_str());
-  }
-  draw->PopClipRect();
-}
-
-void draw_grid(const Canvas& canvas, const View& view) {
-  const double step = ruler_step_ns(view, canvas.width, 110);
-  const double zero = view.whole.begin;
-  for (double time = std::floor((view.shown.begin - zero) / step) * step; time <= view.shown.end - zero; time += step) {
-    const float x = canvas.origin.x + static_cast<float>(to_x(view, time + zero, canvas.width));
-    if (x >= canvas.origin.x) canvas.draw->AddLine({x, canvas.top}, {x, canvas.bottom}, kGrid);
-  }
-}
 
 // Neighbours of one kind are told apart by a slightly different brightness, the same name by the same one.
 ImU32 slice_color(const Track& track, const Slices& slices, uint32_t slice) {
@@ -91,22 +46,61 @@ void draw_name(const Canvas& canvas, float x0, float x1, float y, float height, 
   canvas.draw->AddText(nullptr, 0, {x0, text_y}, color, text.c_str(), text.c_str() + text.size(), 0, &clip);
 }
 
+// Plain rectangles by the thousand, without what AddRectFilled has to ask each time. Reserves for `most`, gives back
+// the rest.
+class Quads {
+ public:
+  Quads(ImDrawList* draw, size_t most)
+      : draw_(draw), left_(static_cast<int>(most)), uv_(ImGui::GetFontTexUvWhitePixel()) {
+    draw_->PrimReserve(left_ * 6, left_ * 4);
+  }
+  ~Quads() { draw_->PrimUnreserve(left_ * 6, left_ * 4); }
+  Quads(const Quads&) = delete;
+  Quads& operator=(const Quads&) = delete;
+
+  void add(float x0, float y0, float x1, float y1, ImU32 color) {
+    const auto first = static_cast<ImDrawIdx>(draw_->_VtxCurrentIdx);
+    for (const int corner : {0, 1, 2, 0, 2, 3}) draw_->PrimWriteIdx(static_cast<ImDrawIdx>(first + corner));
+    draw_->PrimWriteVtx({x0, y0}, uv_, color);
+    draw_->PrimWriteVtx({x1, y0}, uv_, color);
+    draw_->PrimWriteVtx({x1, y1}, uv_, color);
+    draw_->PrimWriteVtx({x0, y1}, uv_, color);
+    --left_;
+  }
+
+ private:
+  ImDrawList* draw_;
+  int left_;
+  ImVec2 uv_;
+};
+
 // A density cell: kinds stacked from the bottom, as high as they were busy.
-void draw_cell(const Canvas& canvas, const DrawItem& item, const DrawList& list, float y, float height) {
-  const float x0 = canvas.origin.x + item.x0, x1 = canvas.origin.x + item.x1;
+void add_cell(Quads& quads, float left, const DrawItem& item, const DrawList& list, float y, float height) {
+  const float x0 = left + item.x0, x1 = left + item.x1;
   int64_t total = 0;
   for (uint32_t m = 0; m < item.mix_count; ++m) total += list.mixes[item.mix_first + m].busy_ns;
+  if (total == 0) return quads.add(x0, y, x1, y + height, kind_color(item.kind));
   const float full = std::max(height * std::min(item.busy, 1.0F), 1.5F);
+  const float px_per_ns = full / static_cast<float>(total);
   float bottom = y + height;
   for (uint32_t m = 0; m < item.mix_count; ++m) {
     const KindTime& part = list.mixes[item.mix_first + m];
-    const float part_height = full * static_cast<float>(static_cast<double>(part.busy_ns) / static_cast<double>(total));
-    if (part_height >= 0.3F) {
-      canvas.draw->AddRectFilled({x0, bottom - part_height}, {x1, bottom}, kind_color(part.kind));
-    }
+    const float part_height = static_cast<float>(part.busy_ns) * px_per_ns;
+    if (part_height >= 0.3F) quads.add(x0, bottom - part_height, x1, bottom, kind_color(part.kind));
     bottom -= part_height;
   }
-  if (total == 0) canvas.draw->AddRectFilled({x0, y}, {x1, y + height}, kind_color(item.kind));
+}
+
+constexpr float kRoundedFrom = 6;  // a slice this wide gets round corners and a hair of ground beside it
+
+// A slice with round corners, its name where there is room, and an outline where the user points at it.
+void draw_wide_slice(const Canvas& canvas, const Timeline& timeline, const Track& track, uint32_t slice, float x0,
+                     float x1, float y, float height) {
+  const Slices& slices = slices_of(timeline, track);
+  canvas.draw->AddRectFilled({x0, y}, {x1, y + height}, slice_color(track, slices, slice), 2);
+  if (x1 - x0 < kTextFrom) return;
+  const ImU32 text = slices.kind[slice] == Kind::step ? IM_COL32(214, 221, 233, 255) : kTextOnColor;
+  draw_name(canvas, x0, x1, y, height, text, name_of(timeline, track, slice));
 }
 
 void draw_line(const Canvas& canvas, const Timeline& timeline, const Track& track, int32_t track_index, const Row& row,
@@ -116,27 +110,26 @@ void draw_line(const Canvas& canvas, const Timeline& timeline, const Track& trac
   list.clear();
   fold_row(slices, row, state.view, canvas.width, list);
   state.items_drawn += list.items.size();
-  const float top = y + 1, inner = height - 2;
+  const float top = y + 1, inner = height - 2, left = canvas.origin.x;
+  {
+    Quads quads(canvas.draw, list.items.size() + list.mixes.size());
+    for (const DrawItem& item : list.items) {
+      if (item.count > 1) {
+        add_cell(quads, left, item, list, top, inner);
+      } else if (item.x1 - item.x0 < kRoundedFrom) {
+        quads.add(left + item.x0, top, left + item.x1, top + inner, slice_color(track, slices, row.slice[item.first]));
+      }
+    }
+  }
   for (const DrawItem& item : list.items) {
-    if (item.count > 1) {
-      draw_cell(canvas, item, list, top, inner);
-      continue;
-    }
+    if (item.count > 1) continue;
     const uint32_t slice = row.slice[item.first];
-    const float x0 = canvas.origin.x + item.x0;
-    float x1 = canvas.origin.x + item.x1;
-    const bool wide = x1 - x0 >= 6;
-    if (wide) x1 -= 1;  // a hair of ground between neighbours
-    const ImU32 color = slice_color(track, slices, slice);
-    canvas.draw->AddRectFilled({x0, top}, {x1, top + inner}, color, wide ? 2.0F : 0.0F);
-    if (x1 - x0 >= kTextFrom) {
-      const ImU32 text = track.section == Section::steps ? IM_COL32(214, 221, 233, 255) : kTextOnColor;
-      draw_name(canvas, x0, x1, top, inner, text, name_of(timeline, track, slice));
-    }
+    const float x0 = left + item.x0, x1 = left + item.x1;
+    if (x1 - x0 >= kRoundedFrom) draw_wide_slice(canvas, timeline, track, slice, x0, x1 - 1, top, inner);
     const SliceRef ref{track_index, slice};
     if (ref == state.selected || ref == state.hovered) {
       const ImU32 outline = ref == state.selected ? IM_COL32_WHITE : IM_COL32(255, 255, 255, 120);
-      canvas.draw->AddRect({x0 - 1, top - 1}, {x1 + 1, top + inner + 1}, outline, 2.0F, 2.0F);
+      canvas.draw->AddRect({x0 - 1, top - 1}, {x1, top + inner + 1}, outline, 2.0F, 2.0F);
     }
   }
 }
@@ -246,7 +239,7 @@ void slice_tooltip(const Timeline& timeline, const std::vector<Track>& tracks, c
   if (!ImGui::BeginTooltip()) return;
   ImGui::TextUnformatted(report::shorten(report::printable(name_of(timeline, track, i)), 90).c_str());
   colored_text(kTextDim, report::format_ns(static_cast<double>(slices.end[i] - slices.start[i])) + "   at " +
-                             report::format_ns(static_cast<double>(slices.start[i]) - state.view.whole.begin));
+                             report::format_ns(static_cast<double>(slices.start[i])));
   if (track.section != Section::steps && track.section != Section::passes) {
     colored_text(kind_color(slices.kind[i]), kind_title(slices.kind[i]));
   }
@@ -313,6 +306,12 @@ bool handle_mouse(const Timeline& timeline, const std::vector<Track>& tracks, Ti
 
 }  // namespace
 
+float gutter_width(const std::vector<Track>& tracks) {
+  float widest = 0;
+  for (const Track& track : tracks) widest = std::max(widest, ImGui::CalcTextSize(track.title.c_str()).x);
+  return std::clamp(widest + 22 + 34, 104.0F, 210.0F);  // indent, and room for the number of hidden lines
+}
+
 bool draw_timeline(const char* id, const Timeline& timeline, const std::vector<Track>& tracks, TimelineState& state,
                    const DrawOptions& options) {
   if (tracks.empty()) {
@@ -327,8 +326,7 @@ bool draw_timeline(const char* id, const Timeline& timeline, const std::vector<T
   const ImVec2 area = ImGui::GetContentRegionAvail();
   const float width = std::max(area.x - options.gutter - ImGui::GetStyle().ScrollbarSize, 20.0F);
   const ImVec2 ruler_at = ImGui::GetCursorScreenPos();
-  draw_ruler(ImGui::GetWindowDrawList(), {ruler_at.x + options.gutter, ruler_at.y}, width, ruler_at.y + kRulerHeight,
-             state);
+  draw_ruler(ImGui::GetWindowDrawList(), {ruler_at.x + options.gutter, ruler_at.y}, width, state.view);
   ImGui::Dummy({area.x, kRulerHeight});
   ImGui::SetCursorScreenPos({ruler_at.x, ruler_at.y + kRulerHeight});
 
@@ -372,7 +370,7 @@ bool draw_timeline(const char* id, const Timeline& timeline, const std::vector<T
     }
   }
   state.scroll_to_track = -1;
-  draw_grid(canvas, state.view);
+  draw_grid(canvas.draw, {canvas.origin.x, canvas.top}, {canvas.width, canvas.bottom - canvas.top}, state.view);
   if (state.mark) {
     const auto [y0, y1] = rank_extent(state.layout, state.mark->rank);
     draw_mark(canvas, state, content_at.y + y0, content_at.y + y1);

@@ -17,6 +17,9 @@ struct DrawOptions {
   bool with_tooltip = true;
 };
 
+/// Wide enough for the tracks' names, within reason.
+float gutter_width(const std::vector<Track>& tracks);
+
 /// Fills the rest of the window. Returns true when a slice was clicked, which is then `state.selected`.
 bool draw_timeline(const char* id, const timeline::Timeline& timeline, const std::vector<Track>& tracks,
                    TimelineState& state, const DrawOptions& options = {});

@@ -108,7 +108,9 @@ SafetensorsFile::SafetensorsFile(const std::filesystem::path& path) : path_(path
                  "it may be cut short or come from something else; take another checkpoint");
   };
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (descriptor < 0) throw Error("cannot read " + path.string() + ": " + reason());
+  if (descriptor < 0) {
+    throw Error("cannot read " + path.string() + ": " + reason(), "the checkpoint is incomplete; take another one");
+  }
   struct stat info {};
   const bool regular = ::fstat(descriptor, &info) == 0 && S_ISREG(info.st_mode);
   size_ = regular ? static_cast<size_t>(info.st_size) : 0;

@@ -181,7 +181,8 @@ Handle start(Group& group, CollectiveOp op, int64_t bytes, annotate::DType dtype
   auto really_issue = [operation, &impl, op, peer_member, issue = std::move(issue)] {
     try {
       operation->work = issue(*impl.backend);
-      if (impl.cuda || point_to_point(op)) {
+      // Gloo's send, recv and reduce_scatter have no future to hang a callback on.
+      if (impl.cuda || point_to_point(op) || op == CollectiveOp::reduce_scatter) {
         operation->set_issued();
         const int kind = !point_to_point(op) ? 0 : op == CollectiveOp::send ? 1 : 2;
         impl.queue(kind, peer_member).add(operation);

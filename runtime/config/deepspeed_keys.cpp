@@ -5,7 +5,7 @@
 namespace taut::config {
 
 const std::vector<DeepSpeedKey>& deepspeed_keys() {
-  static const char* const kRemove = "Taut does not implement it: remove it, or give it its \"off\" value";
+  static const char* const kRemove = "Taut does not implement it: remove it";
   static const std::vector<DeepSpeedKey> table = {
       {"steps_per_print", {"null", "1", "10", "100", "1000", "2000"}, "Taut prints a line every step: remove it"},
       {"prescale_gradients", {"false"}, kRemove},

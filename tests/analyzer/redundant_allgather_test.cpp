@@ -86,6 +86,22 @@ TEST(RedundantAllgather, CountsBytesInFlightNotALatePeer) {
   EXPECT_NEAR(findings[0].cost_ms_per_step, 2.0 + 0.5 * (4 * 0.3) / 2, 1e-6);
 }
 
+TEST(RedundantAllgather, CountsPuttingTheShardsTogether) {
+  TraceBuilder trace;
+  write(trace, {.mark_uses = false});
+  for (int r = 0; r < 2; ++r) {
+    for (int step = 0; step < 6; ++step) {
+      for (int i = 0; i < 4; ++i) {
+        // The use is marked 200 µs after each gather of 1500 µs.
+        trace.tensor_use(r, 1 + i, 1 + step, 4096, 8192, 1500 * (4 * step + i + 1) + 200);
+      }
+    }
+  }
+  const auto findings = analyzer::analyze(trace.load()).findings;
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NEAR(findings[0].cost_ms_per_step, 4 * (0.5 + 0.2), 1e-6);
+}
+
 TEST(RedundantAllgather, FindsContentGatheredAgain) {
   const auto findings = findings_of({.used_share = 1.0, .same_content = true});
   ASSERT_EQ(findings.size(), 1u);

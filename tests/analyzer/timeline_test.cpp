@@ -140,15 +140,15 @@ TEST(Statistics, SelfTimeLeavesOutChildren) {
   TraceBuilder trace;
   trace.rank(0);
   trace.op(0, "inner", 20, 40);
-  trace.op(0, "inner", 45, 50);
+  trace.op(0, "inner", 45, 51);
   trace.op(0, "outer", 10, 60);
   const auto rows = metrics::operation_totals(trace.load(), metrics::GroupBy::name);
   ASSERT_EQ(rows.size(), 2u);
   EXPECT_EQ(rows[0].key, "inner");
   EXPECT_EQ(rows[0].count, 2);
-  EXPECT_EQ(rows[0].total_ns, 25'000);
-  EXPECT_EQ(rows[0].min_ns, 5'000);
-  EXPECT_EQ(rows[1].self_ns, 25'000);
+  EXPECT_EQ(rows[0].total_ns, 26'000);
+  EXPECT_EQ(rows[0].min_ns, 6'000);
+  EXPECT_EQ(rows[1].self_ns, 24'000);
   EXPECT_EQ(rows[1].total_ns, 50'000);
 }
 

@@ -72,6 +72,27 @@ TEST(HostileFile, OneRankOneStepIsATrace) {
   EXPECT_GT(driver.app.sides[0].timeline.items_drawn, 3U);
 }
 
+TEST(HostileFile, AMillionSlicesOpenAndEveryFrameDrawsWhatThePixelsShow) {
+  const Scratch scratch;
+  const test::TracedRun run{.steps = 6000};
+  test::write_traced_run(run, test::traced_config(run, "text"), scratch / "million.db");
+  Driver driver;
+  open_trace(driver.app, 0, scratch / "million.db");
+  driver.settle();
+  ASSERT_NE(driver.app.document(), nullptr);
+  ASSERT_GT(driver.app.document()->timeline.events, 1'000'000);
+  EXPECT_LE(driver.app.document()->steps.step.size(), 4096U);
+  TimelineState& state = driver.app.sides[0].timeline;
+  size_t lines = 0;
+  for (const Track& track : driver.app.document()->tracks) lines += track.rows.size();
+  for (int i = 0; i < 60; ++i) {
+    zoom(state.view, 0.4, 0.75);
+    driver.frame();
+    EXPECT_GT(state.items_drawn, 0U);
+    EXPECT_LT(static_cast<double>(state.items_drawn), static_cast<double>(lines) * (2 * 1600 / kFoldPx + 4));
+  }
+}
+
 TEST(HostileFile, NamesAreShownAsTextWhateverTheyHold) {
   test::TraceBuilder trace;
   trace.rank(0);

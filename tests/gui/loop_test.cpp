@@ -21,7 +21,10 @@ TEST(Loop, FromOpeningTheSamplesTraceToTheSideBySideView) {
     GTEST_SKIP() << "the training runtime is not built";
   if (access("/usr/share/games/fortunes", R_OK) != 0) GTEST_SKIP() << "the package fortunes is not installed";
   const test::Scratch scratch;
-  const std::string sample = std::string(TAUT_SOURCE_DIR) + "/samples/loader_stall.json";
+  // The sample with storage three times as slow, so that it stalls on a busy machine too, where computing takes longer.
+  auto config = config::read_json_file(std::string(TAUT_SOURCE_DIR) + "/samples/loader_stall.json");
+  config["data"]["read_latency_ms"] = 3 * config["data"]["read_latency_ms"].get<double>();
+  const std::string sample = scratch.write("loader_stall.json", config.dump(2));
   ChildProcess training;
   training.start({taut, "train", sample, "--trace", scratch / "before.db", "--steps", std::to_string(kSteps)}, {});
   while (!training.exit_status()) poll(nullptr, 0, 20);

@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "gui/app/app.h"
+#include "gui/timeline/draw.h"
 #include "tests/gui/scratch.h"
 #include "tests/gui/traced_run.h"
 #include "tests/gui/window_driver.h"
@@ -53,6 +54,7 @@ TEST(Window, OpensATraceThroughTheDialog) {
   Driver driver;
   driver.play([&](ImGuiTestContext* ui, App& app) {
     ui->ItemClick("//Timeline/Open a trace");
+    ui->Yield(3);
     ui->KeyCharsAppend(path.c_str());
     ui->KeyPress(ImGuiKey_Enter);
     IM_CHECK(wait_until(ui, [&] { return !is_busy(app); }));
@@ -85,9 +87,9 @@ TEST(Window, KeysAndWheelMoveTheTimeline) {
     // The wheel keeps the time under the cursor where it is.
     const ImGuiTestItemInfo canvas = ui->ItemInfo("//Timeline/**/canvas");
     IM_CHECK(canvas.ID != 0);
-    const ImVec2 at{canvas.RectClipped.Min.x + 150 + 300, canvas.RectClipped.Min.y + 60};
-    ui->MouseMoveToPos(at);
-    const float width = canvas.RectFull.GetWidth() - 150;
+    const float gutter = gutter_width(app.document()->tracks);
+    ui->MouseMoveToPos({canvas.RectClipped.Min.x + gutter + 300, canvas.RectClipped.Min.y + 60});
+    const float width = canvas.RectFull.GetWidth() - gutter;
     const double time = to_time(view, 300, width);
     ui->MouseWheelY(2);
     IM_CHECK_LT(view.shown.length(), whole * 0.7);
@@ -185,7 +187,7 @@ TEST(Window, ApplyAndRerunEndsSideBySideWithAVerdict) {
     IM_CHECK_GT(app.comparison->judgement.speedup, 1.5);
     // Both timelines show the same stretch of time.
     IM_CHECK(std::abs(app.sides[0].timeline.view.shown.length() - app.sides[1].timeline.view.shown.length()) < 1);
-    ui->ItemClick("//##MainMenuBar/after");
+    ui->ItemClick("//##MainMenuBar/**/after");
     IM_CHECK_EQ(app.shown, 1U);
     ui->ItemClick("//Compare/Continue from the second run");
     IM_CHECK_STR_EQ(app.sides[0].document->name.c_str(), "after.db");
@@ -208,7 +210,8 @@ TEST(Window, ARerunThatFailsSaysWhyAndCanBeTriedAgain) {
     IM_CHECK_STR_EQ(app.rerun.failure().what.c_str(), "rank 1 exited with code 1 at step 1");
     IM_CHECK_STR_EQ(app.rerun.failure().hint.c_str(), "look at its output");
     IM_CHECK(app.sides[1].document == nullptr);
-    ui->Yield(2);
+    app.bring_to_front = Panel::findings;
+    ui->Yield(3);
     ui->ItemClick("//Findings/Apply and rerun");
     IM_CHECK(wait_until(ui, [&] { return !is_busy(app); }));
     IM_CHECK(app.rerun.plan().config.find("after-2.json") != std::string::npos);

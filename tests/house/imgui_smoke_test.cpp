@@ -1,5 +1,5 @@
-// The window's libraries work on a machine without a screen: Dear ImGui lays out a frame on its null backend, the test engine
-// clicks a button by name, and GLFW opens a window on its null platform.
+// The window's libraries work on a machine without a screen: Dear ImGui lays out a frame on its null backend, the test
+// engine clicks a button by name, and GLFW opens a window on its null platform.
 #define GLFW_INCLUDE_NONE
 #include <GLFW/glfw3.h>
 #include <gtest/gtest.h>

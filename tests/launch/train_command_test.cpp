@@ -23,7 +23,7 @@ constexpr const char* kConfig = R"({
   "data": {"mock": true}, "train_batch_size": 16, "train_micro_batch_size_per_gpu": 2
 })";
 
-struct Run {
+struct Outcome {
   int exit_code;
   std::string out, err;
 };
@@ -52,7 +52,7 @@ class TrainCommand : public testing::Test {
     return text.str();
   }
 
-  static Run taut(const std::string& arguments, const std::string& worker_actions = "exit=0") {
+  static Outcome run_taut(const std::string& arguments, const std::string& worker_actions = "exit=0") {
     const std::string command = "cd '" + dir_.string() + "' && LAUNCH_CHILD_ACTIONS='" + worker_actions + "' ./taut " +
                                 arguments + " >out 2>err </dev/null";
     const int status = std::system(command.c_str());
@@ -64,32 +64,33 @@ class TrainCommand : public testing::Test {
 fs::path TrainCommand::dir_;
 
 TEST_F(TrainCommand, RunsTheRanksOfTheConfig) {
-  EXPECT_EQ(taut("train run.json").exit_code, 0);
-  EXPECT_EQ(taut("train run.json --nproc 2", "touch=" + (dir_ / "rank").string()).exit_code, 0);
+  EXPECT_EQ(run_taut("train run.json").exit_code, 0);
+  EXPECT_EQ(run_taut("train run.json --nproc 2", "touch=" + (dir_ / "rank").string()).exit_code, 0);
   EXPECT_TRUE(contains(read(dir_ / "rank.1"), "WORLD_SIZE=2"));
 }
 
 TEST_F(TrainCommand, SaysWhichRankDiedAtWhichStepAndWhy) {
-  const Run run = taut("train run.json --nproc 2", "step=6 1:say=error:_no_room 1:exit=1 wait");
+  const Outcome run = run_taut("train run.json --nproc 2", "step=6 1:say=error:_no_room 1:exit=1 wait");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(contains(run.err, "\nerror: rank 1 exited with code 1 at step 6")) << run.err;
   EXPECT_TRUE(contains(run.err, "[rank 1] error:_no_room")) << run.err;
-  const Run killed = taut("train run.json --nproc 2", "step=2 0:die wait");
+  const Outcome killed = run_taut("train run.json --nproc 2", "step=2 0:die wait");
   EXPECT_EQ(killed.exit_code, 1);
   EXPECT_TRUE(contains(killed.err, "error: rank 0 was killed by SIGKILL at step 2; the other ranks were stopped"))
       << killed.err;
 }
 
 TEST_F(TrainCommand, RestartsOnlyWithACheckpointFolder) {
-  EXPECT_FALSE(contains(taut("train run.json", "step=1 die").err, "starting again"));
-  const Run run = taut("train run.json --set checkpoint.dir=ckpt --set elastic.max_restarts=2", "step=1 first:die");
+  EXPECT_FALSE(contains(run_taut("train run.json", "step=1 die").err, "starting again"));
+  const Outcome run =
+      run_taut("train run.json --set checkpoint.dir=ckpt --set elastic.max_restarts=2", "step=1 first:die");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(contains(run.err, "killed by SIGKILL at step 1; starting again from the newest checkpoint (1 of 2)"))
       << run.err;
 }
 
 TEST_F(TrainCommand, StartsNoRankWithABadConfig) {
-  const Run run = taut("train run.json --set model.hiden_size=3", "touch=" + (dir_ / "started").string());
+  const Outcome run = run_taut("train run.json --set model.hiden_size=3", "touch=" + (dir_ / "started").string());
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_EQ(
       run.err,
@@ -98,16 +99,16 @@ TEST_F(TrainCommand, StartsNoRankWithABadConfig) {
 }
 
 TEST_F(TrainCommand, TracesTheRunAndSaysWhere) {
-  const Run run = taut("train run.json --trace run.db");
+  const Outcome run = run_taut("train run.json --trace run.db");
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(contains(run.out, "trace: run.db")) << run.out;
   EXPECT_TRUE(contains(run.out, "taut analyze run.db")) << run.out;
   EXPECT_EQ(read(dir_ / "run.db").substr(0, 15), "SQLite format 3");
-  EXPECT_EQ(taut("train run.json --trace run.db").exit_code, 0) << "an older trace may be replaced";
+  EXPECT_EQ(run_taut("train run.json --trace run.db").exit_code, 0) << "an older trace may be replaced";
 }
 
 TEST_F(TrainCommand, KeepsTheTraceOfARunThatDied) {
-  const Run run = taut("train run.json --trace died.db", "step=1 die");
+  const Outcome run = run_taut("train run.json --trace died.db", "step=1 die");
   EXPECT_EQ(run.exit_code, 1);
   EXPECT_TRUE(contains(run.err, "taut analyze died.db")) << run.err;
   EXPECT_TRUE(fs::exists(dir_ / "died.db"));
@@ -115,19 +116,19 @@ TEST_F(TrainCommand, KeepsTheTraceOfARunThatDied) {
 
 TEST_F(TrainCommand, RefusesTracePathsItMustNotWrite) {
   std::ofstream(dir_ / "notes.txt") << "my notes, not a trace";
-  const Run foreign = taut("train run.json --trace notes.txt", "touch=" + (dir_ / "started").string());
+  const Outcome foreign = run_taut("train run.json --trace notes.txt", "touch=" + (dir_ / "started").string());
   EXPECT_EQ(foreign.exit_code, 1);
   EXPECT_TRUE(contains(foreign.err, "hint: ")) << foreign.err;
   EXPECT_EQ(read(dir_ / "notes.txt"), "my notes, not a trace");
-  const Run missing = taut("train run.json --trace no/such/run.db");
+  const Outcome missing = run_taut("train run.json --trace no/such/run.db");
   EXPECT_EQ(missing.exit_code, 1);
   EXPECT_TRUE(contains(missing.err, "hint: make it: mkdir -p no/such")) << missing.err;
-  EXPECT_EQ(taut("train run.json --trace .").exit_code, 1);
+  EXPECT_EQ(run_taut("train run.json --trace .").exit_code, 1);
   EXPECT_FALSE(fs::exists(dir_ / "started.0"));
 }
 
 TEST_F(TrainCommand, PrintsTheEffectiveConfig) {
-  const Run run = taut("train run.json --print-config --steps 7 --nproc 4");
+  const Outcome run = run_taut("train run.json --print-config --steps 7 --nproc 4");
   EXPECT_EQ(run.exit_code, 0);
   const Json json = Json::parse(run.out);
   EXPECT_EQ(json["train_steps"], 7);
@@ -136,7 +137,8 @@ TEST_F(TrainCommand, PrintsTheEffectiveConfig) {
 }
 
 TEST_F(TrainCommand, DryRunShowsTheLayoutAndStartsNothing) {
-  const Run run = taut("train run.json --dry-run --nproc 2 --format json", "touch=" + (dir_ / "started").string());
+  const Outcome run =
+      run_taut("train run.json --dry-run --nproc 2 --format json", "touch=" + (dir_ / "started").string());
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_EQ(Json::parse(run.out)["mesh"]["dp"], 2);
   EXPECT_FALSE(fs::exists(dir_ / "started.0"));
@@ -154,7 +156,7 @@ TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {
       {"train run.json --format xml", "error: --format is xml\nhint: give text or json\n"},
   };
   for (const auto& [arguments, error] : cases) {
-    const Run run = taut(arguments);
+    const Outcome run = run_taut(arguments);
     EXPECT_EQ(run.exit_code, 2) << arguments;
     EXPECT_EQ(run.err, error) << arguments;
     EXPECT_EQ(run.out, "") << arguments;
@@ -162,7 +164,7 @@ TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {
 }
 
 TEST_F(TrainCommand, HelpIsOnStdout) {
-  const Run run = taut("train --help");
+  const Outcome run = run_taut("train --help");
   EXPECT_EQ(run.exit_code, 0);
   for (const char* option : {"--nproc", "--trace", "--set", "--steps", "--dry-run", "--print-config", "--format"}) {
     EXPECT_TRUE(contains(run.out, option)) << option;
@@ -170,9 +172,9 @@ TEST_F(TrainCommand, HelpIsOnStdout) {
 }
 
 TEST_F(TrainCommand, QuietDropsNotes) {
-  EXPECT_TRUE(
-      contains(taut("train run.json --dry-run --set parallel.gather_output=true").err, "note: parallel.gather_output"));
-  EXPECT_EQ(taut("train run.json --dry-run -q --set parallel.gather_output=true").err, "");
+  EXPECT_TRUE(contains(run_taut("train run.json --dry-run --set parallel.gather_output=true").err,
+                       "note: parallel.gather_output"));
+  EXPECT_EQ(run_taut("train run.json --dry-run -q --set parallel.gather_output=true").err, "");
 }
 
 }  // namespace

@@ -96,9 +96,12 @@ RunResult run_job(const Job& job, const fs::path& folder) {
       }
       return false;
     };
-    while (!some_output() && ::waitpid(children[0], nullptr, WNOHANG | WNOWAIT) == 0) {
-      std::this_thread::sleep_for(std::chrono::milliseconds(5));
-    }
+    const auto ended = [&] {
+      siginfo_t info{};
+      return ::waitid(P_PID, static_cast<id_t>(children[0]), &info, WEXITED | WNOHANG | WNOWAIT) != 0 ||
+             info.si_pid != 0;
+    };
+    while (!some_output() && !ended()) std::this_thread::sleep_for(std::chrono::milliseconds(5));
     ::kill(children[job.kill_rank], SIGKILL);
   }
   RunResult result;

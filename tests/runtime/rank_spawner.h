@@ -26,8 +26,8 @@ struct RunResult {
 /// A training job of `ranks` processes on this machine.
 struct Job {
   int ranks = 1;
-  std::filesystem::path config;
-  std::vector<std::string> arguments;
+  std::filesystem::path config = {};
+  std::vector<std::string> arguments = {};
   int kill_rank = -1;  // killed by SIGKILL as soon as the first step line is out
 };
 
@@ -35,7 +35,8 @@ struct Job {
 RunResult run_job(const Job& job, const std::filesystem::path& folder);
 
 /// A small training config with `changes` merged in (RFC 7386), and its corpus, written to `folder`.
-std::filesystem::path write_config(const std::filesystem::path& folder, const nlohmann::json& changes = {});
+std::filesystem::path write_config(const std::filesystem::path& folder,
+                                   const nlohmann::json& changes = nlohmann::json::object());
 
 /// A folder that is removed with everything in it.
 class ScratchFolder {

@@ -112,7 +112,8 @@ TEST(Collector, SamplesMemoryAndCpuOfEveryProcess) {
   const store::Reader reader(scratch / "run.db");
   ASSERT_GT(reader.count("TAUT_MEMORY"), 0);
   EXPECT_EQ(test::number(reader, "SELECT count(*) FROM TAUT_MEMORY WHERE globalPid<>" +
-                                     std::to_string(store::global_pid(0, pid))), 0);
+                                     std::to_string(store::global_pid(0, pid))),
+            0);
   EXPECT_GT(test::number(reader, "SELECT min(rss) FROM TAUT_MEMORY"), 500'000);
   EXPECT_EQ(reader.meta().at("traced.memory"), "true");
 }

@@ -32,7 +32,9 @@ std::string error_of(const std::string& path, const std::function<void(const Rea
   return "";
 }
 
-bool says(const std::string& error, const std::string& part) { return error.find(part) != std::string::npos; }
+bool says(const std::string& error, const std::string& part) {
+  return error.find(part) != std::string::npos;
+}
 #define EXPECT_SAYS(error, part) EXPECT_PRED2(says, error, part)
 
 void make(const std::string& path, const std::string& sql) {
@@ -137,11 +139,12 @@ TEST(HostileFile, ViewsTriggersAndVirtualTablesAreRefused) {
   EXPECT_SAYS(error_of(scratch / "view.db"), "StringIds is a view");
   make(scratch / "case.db", kernel + strings + "CREATE VIEW nvtx_events AS SELECT 1");
   EXPECT_SAYS(error_of(scratch / "case.db"), "is a view");
-  make(scratch / "trigger.db", kernel + strings +
-                                   "CREATE TRIGGER t AFTER INSERT ON StringIds BEGIN DELETE FROM StringIds; END");
+  make(scratch / "trigger.db",
+       kernel + strings + "CREATE TRIGGER t AFTER INSERT ON StringIds BEGIN DELETE FROM StringIds; END");
   EXPECT_SAYS(error_of(scratch / "trigger.db"), "has a trigger");
-  make(scratch / "computed.db", strings + "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, "
-                                          "end INTEGER AS (start + 1))");
+  make(scratch / "computed.db", strings +
+                                    "CREATE TABLE CUPTI_ACTIVITY_KIND_KERNEL(start INTEGER, "
+                                    "end INTEGER AS (start + 1))");
   EXPECT_SAYS(error_of(scratch / "computed.db"), "computed columns");
   make(scratch / "virtual.db", kernel + "CREATE VIRTUAL TABLE StringIds USING fts5(id, value)");
   EXPECT_SAYS(error_of(scratch / "virtual.db"), "virtual table");
@@ -175,9 +178,10 @@ TEST(HostileFile, ValuesOfTheWrongTypeAreNamed) {
 
 TEST(HostileFile, HugeValuesDoNotFillTheMemory) {
   const Scratch scratch;
-  make(scratch / "huge.db", "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);"
-                            "CREATE TABLE NVTX_EVENTS(start, end);"
-                            "INSERT INTO StringIds VALUES(1, zeroblob(100000000))");
+  make(scratch / "huge.db",
+       "CREATE TABLE StringIds(id INTEGER PRIMARY KEY, value TEXT);"
+       "CREATE TABLE NVTX_EVENTS(start, end);"
+       "INSERT INTO StringIds VALUES(1, zeroblob(100000000))");
   EXPECT_SAYS(error_of(scratch / "huge.db", [](const Reader& reader) { reader.strings(); }), "64 MiB");
 }
 

@@ -71,8 +71,10 @@ TEST(Inject, RangesMarksNamesAndDomains) {
   EXPECT_EQ(store::pid_of(across.end_tid), run->pids[0]);
   EXPECT_FALSE(only(rows, "never ended").has_end);
 
-  const auto threads = reader.query("SELECT s.value FROM ThreadNames t JOIN StringIds s ON s.id=t.nameId WHERE "
-                                    "t.globalTid=" + std::to_string(outer.tid));
+  const auto threads = reader.query(
+      "SELECT s.value FROM ThreadNames t JOIN StringIds s ON s.id=t.nameId WHERE "
+      "t.globalTid=" +
+      std::to_string(outer.tid));
   ASSERT_EQ(threads.rows.size(), 1u);
   EXPECT_EQ(threads.rows[0][0].text, "main thread");
   const auto processes = reader.query("SELECT globalPid, pid, name FROM PROCESSES");
@@ -86,8 +88,11 @@ TEST(Inject, EveryPayloadTypeKeepsItsValue) {
   const auto run = test::trace({{"payloads"}});
   const Reader reader(run->path);
   const auto value = [&](const std::string& column, const std::string& name) {
-    return reader.query("SELECT n." + column + " FROM NVTX_EVENTS n JOIN StringIds s ON s.id=n.textId WHERE s.value='" +
-                        name + "'").rows.at(0).at(0);
+    return reader
+        .query("SELECT n." + column + " FROM NVTX_EVENTS n JOIN StringIds s ON s.id=n.textId WHERE s.value='" + name +
+               "'")
+        .rows.at(0)
+        .at(0);
   };
   EXPECT_EQ(value("uint64Value", "u64").integer, -1) << "2^64-1 as SQLite's signed integer";
   EXPECT_EQ(value("int64Value", "i64").integer, -9007199254740993);
@@ -222,8 +227,8 @@ TEST(Inject, WithoutACollectorTheProgramRunsAsBefore) {
 }
 
 TEST(Inject, AFolderThatIsNotThereDoesNotStopTheProgram) {
-  const pid_t pid = test::start_speaker({"basics"}, {"NVTX_INJECTION64_PATH=" TAUT_BIN_DIR "/libtaut_inject.so",
-                                                     "TAUT_TRACE_DIR=/nonexistent/rings"});
+  const pid_t pid = test::start_speaker(
+      {"basics"}, {"NVTX_INJECTION64_PATH=" TAUT_BIN_DIR "/libtaut_inject.so", "TAUT_TRACE_DIR=/nonexistent/rings"});
   EXPECT_EQ(test::wait_for(pid), 0);
 }
 

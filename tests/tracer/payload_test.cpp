@@ -31,8 +31,7 @@ TEST_F(Training, RanksSayWhoTheyAre) {
   for (size_t rank = 0; rank < 2; ++rank) {
     EXPECT_EQ(got[rank][0].integer, static_cast<int64_t>(rank));
     EXPECT_EQ(got[rank][1].integer, store::global_pid(0, run_->pids[rank]));
-    for (size_t i = 2; i < 9; ++i)
-      EXPECT_EQ(got[rank][i].integer, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, -1})[i - 2]);
+    for (size_t i = 2; i < 9; ++i) EXPECT_EQ(got[rank][i].integer, (std::vector<int64_t>{0, 1, 2, 3, 4, 5, -1})[i - 2]);
   }
   const auto group = rows("SELECT groupId, name, size FROM TAUT_GROUP");
   ASSERT_EQ(group.size(), 1u) << "one row a group, not one a member";
@@ -44,8 +43,9 @@ TEST_F(Training, RanksSayWhoTheyAre) {
 TEST_F(Training, StepsHaveTheTimesOfTheirRangesAndTheirResults) {
   const auto got = rows("SELECT rank, step, start, end, tokens, loss FROM TAUT_STEP ORDER BY rank, step");
   ASSERT_EQ(got.size(), 2u * kSteps);
-  const auto ranges = rows("SELECT n.start, n.end FROM NVTX_EVENTS n JOIN StringIds s ON s.id=n.textId WHERE "
-                           "s.value='step' ORDER BY n.globalTid, n.start");
+  const auto ranges = rows(
+      "SELECT n.start, n.end FROM NVTX_EVENTS n JOIN StringIds s ON s.id=n.textId WHERE "
+      "s.value='step' ORDER BY n.globalTid, n.start");
   ASSERT_EQ(ranges.size(), got.size());
   for (size_t i = 0; i < got.size(); ++i) {
     const auto step = static_cast<int64_t>(i % kSteps);
@@ -56,15 +56,17 @@ TEST_F(Training, StepsHaveTheTimesOfTheirRangesAndTheirResults) {
     else
       EXPECT_EQ(got[i][5].real, 5.5 - static_cast<double>(step));
     EXPECT_EQ(number("SELECT count(*) FROM NVTX_EVENTS n JOIN StringIds s ON s.id=n.textId WHERE s.value='step' AND "
-                     "n.start=" + std::to_string(got[i][2].integer) + " AND n.end=" + std::to_string(got[i][3].integer)),
+                     "n.start=" +
+                     std::to_string(got[i][2].integer) + " AND n.end=" + std::to_string(got[i][3].integer)),
               1);
   }
 }
 
 TEST_F(Training, CollectivesHaveTheirContentAndTheirWait) {
-  const auto got = rows("SELECT rank, op, groupId, groupSize, seq, bytes, dtype, tensorId, tensorVersion, peer, isAsync, "
-                        "waitStart, waitEnd, n.start, n.end FROM TAUT_COLLECTIVE c JOIN NVTX_EVENTS n ON "
-                        "n.rowid=c.eventId ORDER BY rank, n.start");
+  const auto got = rows(
+      "SELECT rank, op, groupId, groupSize, seq, bytes, dtype, tensorId, tensorVersion, peer, isAsync, "
+      "waitStart, waitEnd, n.start, n.end FROM TAUT_COLLECTIVE c JOIN NVTX_EVENTS n ON "
+      "n.rowid=c.eventId ORDER BY rank, n.start");
   ASSERT_EQ(got.size(), 2u * kSteps * 3);
   for (size_t i = 0; i < got.size(); ++i) {
     const auto& row = got[i];
@@ -99,8 +101,9 @@ TEST_F(Training, CollectivesHaveTheirContentAndTheirWait) {
 }
 
 TEST_F(Training, BatchesMicrobatchesAndLoaderWork) {
-  const auto batches = rows("SELECT rank, step, waitStart, waitEnd, workers, queueDepth, sampleHash, n.start, n.end FROM "
-                            "TAUT_BATCH b JOIN NVTX_EVENTS n ON n.rowid=b.eventId ORDER BY rank, step");
+  const auto batches = rows(
+      "SELECT rank, step, waitStart, waitEnd, workers, queueDepth, sampleHash, n.start, n.end FROM "
+      "TAUT_BATCH b JOIN NVTX_EVENTS n ON n.rowid=b.eventId ORDER BY rank, step");
   ASSERT_EQ(batches.size(), 2u * kSteps);
   for (const auto& row : batches) {
     EXPECT_EQ(row[2].integer, row[7].integer);
@@ -131,9 +134,13 @@ TEST_F(Training, BatchesMicrobatchesAndLoaderWork) {
 }
 
 TEST_F(Training, EveryEventIdIsARow) {
-  for (const char* table : {"TAUT_COLLECTIVE", "TAUT_MICROBATCH", "TAUT_BATCH", "TAUT_TENSOR_USE", "TAUT_LOADER_WORK"}) {
-    EXPECT_EQ(number(std::string("SELECT count(*) FROM ") + table + " t LEFT JOIN NVTX_EVENTS n ON n.rowid=t.eventId "
-                     "WHERE n.start IS NULL"), 0) << table;
+  for (const char* table :
+       {"TAUT_COLLECTIVE", "TAUT_MICROBATCH", "TAUT_BATCH", "TAUT_TENSOR_USE", "TAUT_LOADER_WORK"}) {
+    EXPECT_EQ(number(std::string("SELECT count(*) FROM ") + table +
+                     " t LEFT JOIN NVTX_EVENTS n ON n.rowid=t.eventId "
+                     "WHERE n.start IS NULL"),
+              0)
+        << table;
     EXPECT_EQ(number(std::string("SELECT count(*) - count(DISTINCT eventId) FROM ") + table), 0) << table;
   }
 }

@@ -15,7 +15,8 @@ class Query : public testing::Test {
  protected:
   void SetUp() override {
     Writer writer(scratch_ / "run.db");
-    for (int step = 0; step < 5; ++step) writer.insert(TableId::TAUT_STEP, {0, step, step * 10, step * 10 + 8, 64, 0.5});
+    for (int step = 0; step < 5; ++step)
+      writer.insert(TableId::TAUT_STEP, {0, step, step * 10, step * 10 + 8, 64, 0.5});
     writer.finish();
   }
   int exit_code(const std::string& sql) const {
@@ -61,11 +62,10 @@ TEST_F(Query, AnythingElseIsRefused) {
   const std::string other = scratch_ / "other.db";
   for (const std::string& sql :
        {std::string("DELETE FROM TAUT_STEP"), std::string("INSERT INTO TAUT_META VALUES('a','b')"),
-        std::string("CREATE TABLE x(y)"), std::string("CREATE TEMP TABLE x AS SELECT 1"),
-        "ATTACH '" + other + "' AS o", "VACUUM INTO '" + other + "'", std::string("PRAGMA query_only=0"),
-        std::string("PRAGMA journal_mode=DELETE"), std::string("SELECT load_extension('/tmp/x.so')"),
-        std::string("BEGIN"), std::string("SELECT 1; SELECT 2"), std::string("SELEC 1"), std::string("   "),
-        std::string("SELECT * FROM no_such_table")})
+        std::string("CREATE TABLE x(y)"), std::string("CREATE TEMP TABLE x AS SELECT 1"), "ATTACH '" + other + "' AS o",
+        "VACUUM INTO '" + other + "'", std::string("PRAGMA query_only=0"), std::string("PRAGMA journal_mode=DELETE"),
+        std::string("SELECT load_extension('/tmp/x.so')"), std::string("BEGIN"), std::string("SELECT 1; SELECT 2"),
+        std::string("SELEC 1"), std::string("   "), std::string("SELECT * FROM no_such_table")})
     EXPECT_EQ(exit_code(sql), 2) << sql;
   EXPECT_FALSE(std::filesystem::exists(other));
   EXPECT_EQ(Reader(scratch_ / "run.db").count("TAUT_STEP"), 5);

@@ -205,7 +205,10 @@ TEST_F(Ring, KnowsWhetherItsWriterLives) {
 
 TEST_F(Ring, IgnoresFilesThatAreNotRings) {
   const std::string path = scratch_ / "other.ring";
-  { std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "w"), fclose); fputs("hello", file.get()); }
+  {
+    std::unique_ptr<FILE, int (*)(FILE*)> file(fopen(path.c_str(), "w"), fclose);
+    fputs("hello", file.get());
+  }
   EXPECT_EQ(RingReader::open(path), nullptr);
   std::filesystem::resize_file(path, kStringsOffset);
   EXPECT_EQ(RingReader::open(path), nullptr);

@@ -217,15 +217,25 @@ void windowed(int steps) {
 int main(int count, char** arguments) {
   const std::string what = count > 1 ? arguments[1] : "";
   const auto number = [&](int i, int otherwise) { return count > i ? atoi(arguments[i]) : otherwise; };
-  if (what == "basics") basics();
-  else if (what == "payloads") payloads();
-  else if (what == "train") train(number(2, 0), number(3, 1));
-  else if (what == "threads") threads(number(2, 4), number(3, 100));
-  else if (what == "second_copy" && count > 2) second_copy(arguments[2]);
-  else if (what == "forks") forks();
-  else if (what == "dies") dies(number(2, 10));
-  else if (what == "floods") floods(number(2, 1));
-  else if (what == "windowed") windowed(number(2, 4));
-  else return 2;
+  if (what == "basics")
+    basics();
+  else if (what == "payloads")
+    payloads();
+  else if (what == "train")
+    train(number(2, 0), number(3, 1));
+  else if (what == "threads")
+    threads(number(2, 4), number(3, 100));
+  else if (what == "second_copy" && count > 2)
+    second_copy(arguments[2]);
+  else if (what == "forks")
+    forks();
+  else if (what == "dies")
+    dies(number(2, 10));
+  else if (what == "floods")
+    floods(number(2, 1));
+  else if (what == "windowed")
+    windowed(number(2, 4));
+  else
+    return 2;
   return 0;
 }

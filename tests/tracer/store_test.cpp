@@ -145,7 +145,10 @@ TEST(Store, RowidsAreThoseGivenOutInAnyMixOfRows) {
 
 TEST(Store, AFinishedTraceHasWhatNsysReadersWant) {
   const Scratch scratch;
-  { Writer writer(scratch / "run.db"); writer.finish(); }
+  {
+    Writer writer(scratch / "run.db");
+    writer.finish();
+  }
   const Reader reader(scratch / "run.db");
   for (const char* table : {"StringIds", "CUPTI_ACTIVITY_KIND_KERNEL", "META_DATA_EXPORT", "META_DATA_CAPTURE",
                             "TARGET_INFO_SYSTEM_ENV", "ENUM_NSYS_EVENT_TYPE", "ENUM_CUDA_MEMCPY_OPER", "TAUT_META"})
@@ -264,7 +267,10 @@ TEST(Writer, ReplacesAnOlderTrace) {
     old.insert(TableId::TAUT_STEP, {0, 0, 10, 20});
     old.finish();
   }
-  { Writer writer(scratch / "run.db"); writer.finish(); }
+  {
+    Writer writer(scratch / "run.db");
+    writer.finish();
+  }
   EXPECT_FALSE(Reader(scratch / "run.db").has("TAUT_STEP"));
 }
 

@@ -23,6 +23,12 @@ TEST(TorchObserver, OperatorsOfBothDirectionsAreRanges) {
     inside += product.start >= backward[0].start && product.end <= backward[0].end && product.tid == backward[0].tid;
   }
   EXPECT_EQ(inside, 1);
+  for (const test::NvtxRow& row : rows) {
+    EXPECT_FALSE(row.name.starts_with("autograd::engine")) << row.name;
+    EXPECT_NE(row.name, "aten::as_strided");
+    EXPECT_NE(row.name, "aten::empty");
+    EXPECT_TRUE(row.has_end || row.type == 75) << row.name;
+  }
 }
 
 }  // namespace

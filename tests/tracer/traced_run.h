@@ -80,12 +80,21 @@ inline std::vector<NvtxRow> nvtx_rows(const store::Reader& reader) {
   const store::Strings strings = reader.strings();
   std::map<int64_t, std::string> domains;
   std::vector<NvtxRow> out;
-  store::Rows rows = reader.rows("NVTX_EVENTS", {"start", "end", "eventType", "globalTid", "endGlobalTid", "domainId",
-                                                 "textId", "text"});
+  store::Rows rows = reader.rows(
+      "NVTX_EVENTS", {"start", "end", "eventType", "globalTid", "endGlobalTid", "domainId", "textId", "text"});
   while (rows.next()) {
-    NvtxRow row{rows.rowid(),    rows.integer(0), rows.integer(1), rows.integer(2), rows.integer(3), rows.integer(4),
-                rows.integer(5), !rows.is_null(1), "", ""};
-    row.name = rows.is_null(7) ? std::string(rows.is_null(6) ? "" : strings[rows.integer(6)]) : std::string(rows.text(7));
+    NvtxRow row{rows.rowid(),
+                rows.integer(0),
+                rows.integer(1),
+                rows.integer(2),
+                rows.integer(3),
+                rows.integer(4),
+                rows.integer(5),
+                !rows.is_null(1),
+                "",
+                ""};
+    row.name =
+        rows.is_null(7) ? std::string(rows.is_null(6) ? "" : strings[rows.integer(6)]) : std::string(rows.text(7));
     if (row.type == 75) domains[row.domain_id] = row.name;
     out.push_back(row);
   }

@@ -51,8 +51,9 @@ TEST_F(Compare, SaysWhatGotFasterAndByHowMuch) {
   EXPECT_EQ(result.a.steps, 15) << "the first step warms up";
   EXPECT_NEAR(result.a.loader_stall_share, 0.5, 0.01);
   const std::string text = report::comparison_text(result, false);
-  for (const char* const words : {"step time", "tokens/s", "utilization", "loader stall", "communication share",
-                                  "before", "B is faster", "Most of it is loader stall", "Losses: the same"}) {
+  for (const char* const words :
+       {"step time", "tokens/s", "utilization", "loader stall", "pipeline bubble", "communication share", "before",
+        "B is faster", "Most of it is loader stall", "Losses: the same"}) {
     EXPECT_NE(text.find(words), std::string::npos) << words << " in:\n" << text;
   }
 }

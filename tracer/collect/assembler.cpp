@@ -25,7 +25,8 @@ void set_scalar(store::NvtxEvent& event, const Record& record) {
   using To = store::NvtxEvent::Payload;
   switch (record.payload) {
     case Payload::none:
-    case Payload::extended: break;
+    case Payload::extended:
+      break;
     case Payload::u64:
       event.payload_type = To::u64;
       event.payload = Value(record.value);
@@ -67,7 +68,9 @@ ProcessTrace::ProcessTrace(TraceState& trace, const RingReader& ring)
   trace_.writer.insert(TableId::PROCESSES, {global_pid_, ring.pid(), ring.program()});
 }
 
-int64_t ProcessTrace::global_tid(uint32_t tid) const { return global_pid_ + tid % store::kPidUnit; }
+int64_t ProcessTrace::global_tid(uint32_t tid) const {
+  return global_pid_ + tid % store::kPidUnit;
+}
 
 int64_t ProcessTrace::string_id(uint32_t name) {
   if (name == 0) return -1;
@@ -120,12 +123,24 @@ void ProcessTrace::take(size_t lane_index, const Record& record, const unsigned 
       thread_names_.try_emplace(lane.tid, text, strnlen(text, record.payload_bytes));
       break;
     }
-    case Kind::push: push(lane, record, payload); break;
-    case Kind::pop: pop(lane, record); break;
-    case Kind::start: start_range(lane.tid, record, payload); break;
-    case Kind::end: end_range(record, lane.tid); break;
-    case Kind::mark: mark(lane, record, payload); break;
-    case Kind::thread_name: thread_names_[static_cast<uint32_t>(record.value)] = ring_.name(record.name); break;
+    case Kind::push:
+      push(lane, record, payload);
+      break;
+    case Kind::pop:
+      pop(lane, record);
+      break;
+    case Kind::start:
+      start_range(lane.tid, record, payload);
+      break;
+    case Kind::end:
+      end_range(record, lane.tid);
+      break;
+    case Kind::mark:
+      mark(lane, record, payload);
+      break;
+    case Kind::thread_name:
+      thread_names_[static_cast<uint32_t>(record.value)] = ring_.name(record.name);
+      break;
     case Kind::domain:
     case Kind::category: {
       store::NvtxEvent event;
@@ -262,7 +277,8 @@ void ProcessTrace::store_range(const Range& range, int64_t event, int64_t start,
     case SchemaId::loader_work:
       if (const auto work = decode<annotate::LoaderWork>(schema, bytes)) store_loader_work(writer, event, *work);
       break;
-    default: break;  // a checkpoint has its NVTX row alone
+    default:
+      break;  // a checkpoint has its NVTX row alone
   }
 }
 
@@ -307,12 +323,15 @@ void ProcessTrace::mark(Lane& lane, const Record& record, const unsigned char* p
         trace_.writer.insert(TableId::TAUT_GROUP, {group->group_id, ring_.name(record.name), group->size});
       break;
     case SchemaId::step_result:
-    case SchemaId::batch_result: attach_result(lane, record, payload); break;
+    case SchemaId::batch_result:
+      attach_result(lane, record, payload);
+      break;
     case SchemaId::tensor_use:
       if (const auto use = decode<annotate::TensorUse>(record.value, bytes))
         store_tensor_use(trace_.writer, event, *use);
       break;
-    default: break;
+    default:
+      break;
   }
 }
 
@@ -332,8 +351,7 @@ int64_t ProcessTrace::finish() {
     lost += static_cast<int64_t>(dropped);
     trace_.writer.insert(TableId::TAUT_LOSS, {global_pid_, what, dropped});
   };
-  for (size_t i = 0; i < ring_.lane_count(); ++i)
-    loss("thread " + std::to_string(lane(i).tid), ring_.dropped(i));
+  for (size_t i = 0; i < ring_.lane_count(); ++i) loss("thread " + std::to_string(lane(i).tid), ring_.dropped(i));
   loss("threads without a ring", ring_.dropped_without_lane());
   loss("names", ring_.lost_names());
   return lost;

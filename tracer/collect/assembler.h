@@ -28,9 +28,9 @@ struct TraceState {
 
   store::Writer& writer;
   int64_t node;
-  int64_t session_start_ns;                 // CLOCK_MONOTONIC
-  std::map<std::string, int64_t> domains;   // name -> domainId, from 1; 0 is the default domain
-  std::set<int64_t> groups;                 // already in TAUT_GROUP
+  int64_t session_start_ns;                // CLOCK_MONOTONIC
+  std::map<std::string, int64_t> domains;  // name -> domainId, from 1; 0 is the default domain
+  std::set<int64_t> groups;                // already in TAUT_GROUP
   int64_t nvtx_rows = 0;
 };
 
@@ -104,7 +104,7 @@ class ProcessTrace {
   const RingReader& ring_;
   int64_t global_pid_;
   std::vector<Lane> lanes_;
-  std::vector<int64_t> string_ids_;           // by the ring's name id; -1 = not yet known
+  std::vector<int64_t> string_ids_;              // by the ring's name id; -1 = not yet known
   std::array<int64_t, kMaxDomains> domain_ids_;  // by the ring's domain; -1 = not yet known
   int taut_domain_ = -1;
   std::unordered_map<uint64_t, Range> started_;  // by range id

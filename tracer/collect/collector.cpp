@@ -30,7 +30,7 @@ namespace fs = std::filesystem;
 using store::TableId;
 
 constexpr const char* kFolderPrefix = "taut-rings-";
-constexpr uint64_t kWantedShm = 256ull * 1024 * 1024;        // a ring file has 2 MiB a thread
+constexpr uint64_t kWantedShm = 256ull * 1024 * 1024;  // a ring file has 2 MiB a thread
 constexpr std::chrono::milliseconds kLookForDead{1000};
 
 int64_t clock_ns(clockid_t clock) {
@@ -152,9 +152,9 @@ struct Collector::Impl {
     writer.set_meta("traced.nvtx", "true");
     writer.set_meta("traced.cuda", "false");
     writer.set_meta("traced.memory", options.sample_hz > 0 ? "true" : "false");
-    writer.set_meta("traced.steps", options.steps ? std::to_string(options.steps->first) + ":" +
-                                                        std::to_string(options.steps->second)
-                                                  : "all");
+    writer.set_meta(
+        "traced.steps",
+        options.steps ? std::to_string(options.steps->first) + ":" + std::to_string(options.steps->second) : "all");
     for (const auto& [key, value] : options.meta) writer.set_meta(key, value);
     const std::string local = utc_time(utc).substr(0, 19);
     writer.insert(TableId::TARGET_INFO_SESSION_START_TIME, {utc, local, local, session_start_ns});
@@ -221,16 +221,15 @@ struct Collector::Impl {
 
   void sample_all() {
     const int64_t time = clock_ns(CLOCK_MONOTONIC) - session_start_ns;
-    writer.begin();
-    for (const Traced& process : processes)
-      sampler.sample(process.trace->global_pid(), process.ring->pid(), time);
-    writer.commit();
+    writer.begin();  // the next drain commits
+    for (const Traced& process : processes) sampler.sample(process.trace->global_pid(), process.ring->pid(), time);
   }
 
   void run() {
     using Clock = std::chrono::steady_clock;
-    const auto sample_every =
-        options.sample_hz > 0 ? std::chrono::nanoseconds(static_cast<int64_t>(1e9 / options.sample_hz)) : Clock::duration::max();
+    const auto sample_every = options.sample_hz > 0
+                                  ? std::chrono::nanoseconds(static_cast<int64_t>(1e9 / options.sample_hz))
+                                  : Clock::duration::max();
     auto next_drain = Clock::now() + options.drain_every;
     auto next_sample = options.sample_hz > 0 ? Clock::now() + sample_every : Clock::time_point::max();
     std::unique_lock lock(mutex);

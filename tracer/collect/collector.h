@@ -25,21 +25,21 @@ namespace taut::collect {
 class Collector {
  public:
   struct Options {
-    std::string path;                                           // the trace file
-    std::vector<std::pair<std::string, std::string>> meta;      // further TAUT_META rows: "config", "command", …
-    std::optional<std::pair<int64_t, int64_t>> steps;           // record only steps [first, second); none = all
-    int node = 0;                                               // this machine's number in the job
-    double sample_hz = 0;                                       // memory and CPU samples per second and process; 0 = none
+    std::string path;                                       // the trace file
+    std::vector<std::pair<std::string, std::string>> meta;  // further TAUT_META rows: "config", "command", …
+    std::optional<std::pair<int64_t, int64_t>> steps;       // record only steps [first, second); none = all
+    int node = 0;                                           // this machine's number in the job
+    double sample_hz = 0;                                   // memory and CPU samples per second and process; 0 = none
     std::chrono::milliseconds drain_every{50};
-    std::string ring_folder;                                    // where rings live; "" = /dev/shm if it has room, else TMPDIR
-    std::string inject_library;                                 // "" = libtaut_inject.so beside this program
+    std::string ring_folder;     // where rings live; "" = /dev/shm if it has room, else TMPDIR
+    std::string inject_library;  // "" = libtaut_inject.so beside this program
   };
   struct Stats {
-    int64_t events = 0;    // records taken from the rings
-    int64_t rows = 0;      // NVTX_EVENTS rows
-    int64_t dropped = 0;   // events lost because a ring was full; also in TAUT_LOSS
+    int64_t events = 0;   // records taken from the rings
+    int64_t rows = 0;     // NVTX_EVENTS rows
+    int64_t dropped = 0;  // events lost because a ring was full; also in TAUT_LOSS
     int64_t processes = 0;
-    int64_t bytes = 0;     // size of the trace file
+    int64_t bytes = 0;  // size of the trace file
   };
 
   /// Creates the trace file and the folder for the rings; throws taut::Error when it cannot.

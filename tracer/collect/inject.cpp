@@ -1,5 +1,5 @@
-// Entry point of libtaut_inject.so: NVTX loads the library that $NVTX_INJECTION64_PATH names and calls this once for each
-// copy of NVTX in the process. 0 means "no tool": NVTX then turns every annotation into nothing.
+// Entry point of libtaut_inject.so: NVTX loads the library that $NVTX_INJECTION64_PATH names and calls this once for
+// each copy of NVTX in the process. 0 means "no tool": NVTX then turns every annotation into nothing.
 #include "tracer/collect/nvtx_tables.h"
 #include "tracer/collect/recorder.h"
 

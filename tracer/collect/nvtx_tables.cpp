@@ -9,21 +9,51 @@ namespace {
 using recorder::domain_index;
 
 // The default domain's calls.
-void mark_ex(const nvtxEventAttributes_t* a) { recorder::mark({.attributes = a}); }
-void mark_a(const char* text) { recorder::mark({.text = text}); }
-void mark_w(const wchar_t* text) { mark_a(to_utf8(text).c_str()); }
-nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* a) { return recorder::start_range({.attributes = a}); }
-nvtxRangeId_t range_start_a(const char* text) { return recorder::start_range({.text = text}); }
-nvtxRangeId_t range_start_w(const wchar_t* text) { return range_start_a(to_utf8(text).c_str()); }
-void range_end(nvtxRangeId_t id) { recorder::end_range(id); }
-int range_push_ex(const nvtxEventAttributes_t* a) { return recorder::push({.attributes = a}); }
-int range_push_a(const char* text) { return recorder::push({.text = text}); }
-int range_push_w(const wchar_t* text) { return range_push_a(to_utf8(text).c_str()); }
-int range_pop() { return recorder::pop(0); }
-void name_category_a(uint32_t category, const char* name) { recorder::name_category(0, category, name); }
-void name_category_w(uint32_t category, const wchar_t* name) { name_category_a(category, to_utf8(name).c_str()); }
-void name_os_thread_a(uint32_t tid, const char* name) { recorder::name_thread(tid, name); }
-void name_os_thread_w(uint32_t tid, const wchar_t* name) { name_os_thread_a(tid, to_utf8(name).c_str()); }
+void mark_ex(const nvtxEventAttributes_t* a) {
+  recorder::mark({.attributes = a});
+}
+void mark_a(const char* text) {
+  recorder::mark({.text = text});
+}
+void mark_w(const wchar_t* text) {
+  mark_a(to_utf8(text).c_str());
+}
+nvtxRangeId_t range_start_ex(const nvtxEventAttributes_t* a) {
+  return recorder::start_range({.attributes = a});
+}
+nvtxRangeId_t range_start_a(const char* text) {
+  return recorder::start_range({.text = text});
+}
+nvtxRangeId_t range_start_w(const wchar_t* text) {
+  return range_start_a(to_utf8(text).c_str());
+}
+void range_end(nvtxRangeId_t id) {
+  recorder::end_range(id);
+}
+int range_push_ex(const nvtxEventAttributes_t* a) {
+  return recorder::push({.attributes = a});
+}
+int range_push_a(const char* text) {
+  return recorder::push({.text = text});
+}
+int range_push_w(const wchar_t* text) {
+  return range_push_a(to_utf8(text).c_str());
+}
+int range_pop() {
+  return recorder::pop(0);
+}
+void name_category_a(uint32_t category, const char* name) {
+  recorder::name_category(0, category, name);
+}
+void name_category_w(uint32_t category, const wchar_t* name) {
+  name_category_a(category, to_utf8(name).c_str());
+}
+void name_os_thread_a(uint32_t tid, const char* name) {
+  recorder::name_thread(tid, name);
+}
+void name_os_thread_w(uint32_t tid, const wchar_t* name) {
+  name_os_thread_a(tid, to_utf8(name).c_str());
+}
 
 // The same with a domain.
 void domain_mark_ex(nvtxDomainHandle_t d, const nvtxEventAttributes_t* a) {
@@ -32,11 +62,15 @@ void domain_mark_ex(nvtxDomainHandle_t d, const nvtxEventAttributes_t* a) {
 nvtxRangeId_t domain_range_start_ex(nvtxDomainHandle_t d, const nvtxEventAttributes_t* a) {
   return recorder::start_range({.domain = domain_index(d), .attributes = a});
 }
-void domain_range_end(nvtxDomainHandle_t, nvtxRangeId_t id) { recorder::end_range(id); }
+void domain_range_end(nvtxDomainHandle_t, nvtxRangeId_t id) {
+  recorder::end_range(id);
+}
 int domain_range_push_ex(nvtxDomainHandle_t d, const nvtxEventAttributes_t* a) {
   return recorder::push({.domain = domain_index(d), .attributes = a});
 }
-int domain_range_pop(nvtxDomainHandle_t d) { return recorder::pop(domain_index(d)); }
+int domain_range_pop(nvtxDomainHandle_t d) {
+  return recorder::pop(domain_index(d));
+}
 void domain_name_category_a(nvtxDomainHandle_t d, uint32_t category, const char* name) {
   recorder::name_category(domain_index(d), category, name);
 }
@@ -49,8 +83,12 @@ nvtxStringHandle_t register_string_a(nvtxDomainHandle_t, const char* text) {
 nvtxStringHandle_t register_string_w(nvtxDomainHandle_t d, const wchar_t* text) {
   return register_string_a(d, to_utf8(text).c_str());
 }
-nvtxDomainHandle_t domain_create_a(const char* name) { return recorder::domain_handle(recorder::create_domain(name)); }
-nvtxDomainHandle_t domain_create_w(const wchar_t* name) { return domain_create_a(to_utf8(name).c_str()); }
+nvtxDomainHandle_t domain_create_a(const char* name) {
+  return recorder::domain_handle(recorder::create_domain(name));
+}
+nvtxDomainHandle_t domain_create_w(const wchar_t* name) {
+  return domain_create_a(to_utf8(name).c_str());
+}
 void domain_destroy(nvtxDomainHandle_t) {}
 void initialize(const void*) {}
 

@@ -11,14 +11,22 @@ using store::Value;
 const char* name_of(annotate::CollectiveOp op) {
   using Op = annotate::CollectiveOp;
   switch (op) {
-    case Op::all_reduce: return "all_reduce";
-    case Op::all_gather: return "all_gather";
-    case Op::reduce_scatter: return "reduce_scatter";
-    case Op::broadcast: return "broadcast";
-    case Op::all_to_all: return "all_to_all";
-    case Op::send: return "send";
-    case Op::recv: return "recv";
-    case Op::barrier: return "barrier";
+    case Op::all_reduce:
+      return "all_reduce";
+    case Op::all_gather:
+      return "all_gather";
+    case Op::reduce_scatter:
+      return "reduce_scatter";
+    case Op::broadcast:
+      return "broadcast";
+    case Op::all_to_all:
+      return "all_to_all";
+    case Op::send:
+      return "send";
+    case Op::recv:
+      return "recv";
+    case Op::barrier:
+      return "barrier";
   }
   return "?";
 }
@@ -26,15 +34,24 @@ const char* name_of(annotate::CollectiveOp op) {
 const char* name_of(annotate::DType dtype) {
   using T = annotate::DType;
   switch (dtype) {
-    case T::float32: return "float32";
-    case T::bfloat16: return "bfloat16";
-    case T::float16: return "float16";
-    case T::float64: return "float64";
-    case T::int64: return "int64";
-    case T::int32: return "int32";
-    case T::uint8: return "uint8";
-    case T::int8: return "int8";
-    case T::boolean: return "bool";
+    case T::float32:
+      return "float32";
+    case T::bfloat16:
+      return "bfloat16";
+    case T::float16:
+      return "float16";
+    case T::float64:
+      return "float64";
+    case T::int64:
+      return "int64";
+    case T::int32:
+      return "int32";
+    case T::uint8:
+      return "uint8";
+    case T::int8:
+      return "int8";
+    case T::boolean:
+      return "bool";
   }
   return "?";
 }
@@ -42,11 +59,16 @@ const char* name_of(annotate::DType dtype) {
 const char* name_of(annotate::LoaderPhase phase) {
   using P = annotate::LoaderPhase;
   switch (phase) {
-    case P::read: return "read";
-    case P::tokenize: return "tokenize";
-    case P::pack: return "pack";
-    case P::hand_over: return "hand_over";
-    case P::blocked: return "blocked";
+    case P::read:
+      return "read";
+    case P::tokenize:
+      return "tokenize";
+    case P::pack:
+      return "pack";
+    case P::hand_over:
+      return "hand_over";
+    case P::blocked:
+      return "blocked";
   }
   return "?";
 }
@@ -77,8 +99,7 @@ int64_t store_collective(store::Writer& writer, int64_t event, const annotate::C
 }
 
 void store_tensor_use(store::Writer& writer, int64_t event, const annotate::TensorUse& u) {
-  writer.insert(TableId::TAUT_TENSOR_USE,
-                {event, u.rank, u.tensor_id, u.tensor_version, u.bytes_used, u.bytes_total});
+  writer.insert(TableId::TAUT_TENSOR_USE, {event, u.rank, u.tensor_id, u.tensor_version, u.bytes_used, u.bytes_total});
 }
 
 void store_batch(store::Writer& writer, int64_t event, int64_t start, int64_t end, const annotate::BatchWait& w,

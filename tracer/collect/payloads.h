@@ -39,7 +39,8 @@ void store_batch(store::Writer& writer, int64_t event, int64_t start, int64_t en
                  const std::optional<annotate::BatchResult>& result);
 void store_loader_work(store::Writer& writer, int64_t event, const annotate::LoaderWork& work);
 
-/// nsys' form of an extended payload in NVTX_EVENTS.binaryData: a 32-byte header (domain, schema, sizes), then the bytes.
+/// nsys' form of an extended payload in NVTX_EVENTS.binaryData: a 32-byte header (domain, schema, sizes), then the
+/// bytes.
 using BinaryHeader = std::array<unsigned char, 32>;
 BinaryHeader binary_header(int64_t domain, uint64_t schema, uint64_t bytes);
 

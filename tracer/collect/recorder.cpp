@@ -118,7 +118,9 @@ Thread* first_event_of_thread() {
   return thread;
 }
 
-Thread* this_thread() { return __builtin_expect(current != nullptr, 1) ? current : first_event_of_thread(); }
+Thread* this_thread() {
+  return __builtin_expect(current != nullptr, 1) ? current : first_event_of_thread();
+}
 
 uint64_t hash_text(const char* text, size_t length) {
   uint64_t hash = 0xcbf29ce484222325 ^ length;
@@ -182,13 +184,26 @@ const void* fill(Thread& thread, const Event& event, Record& record) {
     record.color = a->color;
   }
   switch (a->payloadType) {
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64: record.payload = Payload::u64; break;
-    case NVTX_PAYLOAD_TYPE_INT64: record.payload = Payload::i64; break;
-    case NVTX_PAYLOAD_TYPE_DOUBLE: record.payload = Payload::f64; break;
-    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32: record.payload = Payload::u32; break;
-    case NVTX_PAYLOAD_TYPE_INT32: record.payload = Payload::i32; break;
-    case NVTX_PAYLOAD_TYPE_FLOAT: record.payload = Payload::f32; break;
-    default: break;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT64:
+      record.payload = Payload::u64;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT64:
+      record.payload = Payload::i64;
+      break;
+    case NVTX_PAYLOAD_TYPE_DOUBLE:
+      record.payload = Payload::f64;
+      break;
+    case NVTX_PAYLOAD_TYPE_UNSIGNED_INT32:
+      record.payload = Payload::u32;
+      break;
+    case NVTX_PAYLOAD_TYPE_INT32:
+      record.payload = Payload::i32;
+      break;
+    case NVTX_PAYLOAD_TYPE_FLOAT:
+      record.payload = Payload::f32;
+      break;
+    default:
+      break;
   }
   if (record.payload != Payload::none) record.value = a->payload.ullValue;
   const nvtxPayloadData_t* data = extended_payload(a);
@@ -201,7 +216,9 @@ const void* fill(Thread& thread, const Event& event, Record& record) {
   return data->payload;
 }
 
-bool in_window(int64_t step) { return step >= process->first_step && step < process->last_step; }
+bool in_window(int64_t step) {
+  return step >= process->first_step && step < process->last_step;
+}
 
 /// The payload of an event in our own domain that has this schema; null otherwise.
 template <class P>
@@ -223,7 +240,9 @@ void write_note(Record& record) {
   if (Thread* thread = this_thread()) write(*thread, record, nullptr, kPopReserve);
 }
 
-uint16_t checked(uint16_t domain) { return domain < kMaxDomains ? domain : uint16_t{kMaxDomains - 1}; }
+uint16_t checked(uint16_t domain) {
+  return domain < kMaxDomains ? domain : uint16_t{kMaxDomains - 1};
+}
 
 }  // namespace
 

@@ -20,7 +20,9 @@ int64_t monotonic_ns() {
   return int64_t{now.tv_sec} * 1'000'000'000 + now.tv_nsec;
 }
 
-constexpr size_t padded(size_t bytes) { return (bytes + 7) / 8 * 8; }
+constexpr size_t padded(size_t bytes) {
+  return (bytes + 7) / 8 * 8;
+}
 
 }  // namespace
 

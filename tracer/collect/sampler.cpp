@@ -38,8 +38,10 @@ void Sampler::sample(int64_t global_pid, int pid, int64_t time) {
   const char* after_name = strrchr(text, ')');  // the name may hold anything
   unsigned long long user = 0, system = 0;
   long long rss_pages = 0;
-  if (!after_name || sscanf(after_name + 1, " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d "
-                            "%*d %*u %*u %lld", &user, &system, &rss_pages) != 3)
+  if (!after_name || sscanf(after_name + 1,
+                            " %*c %*d %*d %*d %*d %*d %*u %*u %*u %*u %*u %llu %llu %*d %*d %*d %*d %*d "
+                            "%*d %*u %*u %lld",
+                            &user, &system, &rss_pages) != 3)
     return;
   static const long page = sysconf(_SC_PAGESIZE), ticks_per_second = sysconf(_SC_CLK_TCK);
   writer_.insert(TableId::TAUT_MEMORY, {global_pid, time, nullptr, nullptr, nullptr, int64_t{rss_pages} * page});

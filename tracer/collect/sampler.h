@@ -15,8 +15,8 @@ class Sampler {
   Sampler(const Sampler&) = delete;
   Sampler& operator=(const Sampler&) = delete;
 
-  /// Writes a TAUT_MEMORY row (rss in bytes) and, from the second sample on, a TAUT_COUNTER row "cpu_percent" (100 = one
-  /// core) for the process. `time` is ns since the session start. A process that has ended is skipped.
+  /// Writes a TAUT_MEMORY row (rss in bytes) and, from the second sample on, a TAUT_COUNTER row "cpu_percent" (100 =
+  /// one core) for the process. `time` is ns since the session start. A process that has ended is skipped.
   void sample(int64_t global_pid, int pid, int64_t time);
   void forget(int64_t global_pid);
 

@@ -3,14 +3,74 @@
 #include <ATen/record_function.h>
 #include <nvtx3/nvToolsExt.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <cstring>
+#include <iterator>
 #include <memory>
 #include <mutex>
+#include <string_view>
 
 namespace taut::collect {
 namespace {
+
+/// Operators that only describe or reserve memory. They are most of the calls and next to none of the time; leaving
+/// them out keeps tracing under its cost bound. Sorted.
+constexpr std::string_view kLeftOut[] = {
+    "aten::_reshape_alias",
+    "aten::_unsafe_view",
+    "aten::alias",
+    "aten::as_strided",
+    "aten::broadcast_to",
+    "aten::chunk",
+    "aten::contiguous",
+    "aten::detach",
+    "aten::detach_",
+    "aten::empty",
+    "aten::empty_like",
+    "aten::empty_strided",
+    "aten::expand",
+    "aten::expand_as",
+    "aten::flatten",
+    "aten::is_nonzero",
+    "aten::narrow",
+    "aten::numpy_T",
+    "aten::permute",
+    "aten::reshape",
+    "aten::resize_",
+    "aten::resolve_conj",
+    "aten::resolve_neg",
+    "aten::result_type",
+    "aten::select",
+    "aten::set_",
+    "aten::set_data",
+    "aten::slice",
+    "aten::split",
+    "aten::split_with_sizes",
+    "aten::squeeze",
+    "aten::squeeze_",
+    "aten::t",
+    "aten::t_",
+    "aten::transpose",
+    "aten::transpose_",
+    "aten::unbind",
+    "aten::unflatten",
+    "aten::unsqueeze",
+    "aten::unsqueeze_",
+    "aten::view",
+    "aten::view_as",
+    "detach",
+    "detach_",
+};
+static_assert(std::is_sorted(std::begin(kLeftOut), std::end(kLeftOut)));
+
+/// The engine's range around each backward node, which has one of its own.
+constexpr std::string_view kEngineWrapper = "autograd::engine::evaluate_function: ";
+
+bool left_out(std::string_view name) {
+  return name.starts_with(kEngineWrapper) || std::binary_search(std::begin(kLeftOut), std::end(kLeftOut), name);
+}
 
 nvtxDomainHandle_t domain() {
   static const nvtxDomainHandle_t handle = nvtxDomainCreateA("PyTorch");
@@ -21,25 +81,27 @@ nvtxDomainHandle_t domain() {
 /// address may come to hold another name (backward nodes' names are temporaries).
 class NameCache {
  public:
-  nvtxStringHandle_t handle(const char* name) {
+  struct Entry {
+    static constexpr size_t kKept = 64;
+    const char* address = nullptr;
+    nvtxStringHandle_t handle = nullptr;
+    bool left_out = false;
+    bool whole = false;  // longer names are looked up anew each time
+    char text[kKept] = {};
+  };
+
+  const Entry& find(const char* name) {
     Entry& entry = entries_[(reinterpret_cast<uintptr_t>(name) >> 3) % entries_.size()];
-    if (entry.address == name && std::strncmp(entry.text, name, kKept) == 0 && entry.whole) return entry.handle;
-    const size_t length = std::strlen(name);
+    if (entry.address == name && entry.whole && std::strcmp(entry.text, name) == 0) return entry;
     entry.address = name;
-    entry.handle = nvtxDomainRegisterStringA(domain(), name);
-    entry.whole = length < kKept;
-    std::strncpy(entry.text, name, kKept - 1);
-    return entry.handle;
+    entry.left_out = left_out(name);
+    entry.handle = entry.left_out ? nullptr : nvtxDomainRegisterStringA(domain(), name);
+    entry.whole = std::strlen(name) < Entry::kKept;
+    std::strncpy(entry.text, name, Entry::kKept - 1);
+    return entry;
   }
 
  private:
-  static constexpr size_t kKept = 48;
-  struct Entry {
-    const char* address = nullptr;
-    nvtxStringHandle_t handle = nullptr;
-    bool whole = false;  // longer names are registered again each time
-    char text[kKept] = {};
-  };
   std::array<Entry, 512> entries_;
 };
 
@@ -50,16 +112,20 @@ NameCache& name_cache() {
 }
 
 std::unique_ptr<at::ObserverContext> begin_op(const at::RecordFunction& op) {
+  const NameCache::Entry& name = name_cache().find(op.name());
+  if (name.left_out) return nullptr;
   nvtxEventAttributes_t a{};
   a.version = NVTX_VERSION;
   a.size = NVTX_EVENT_ATTRIB_STRUCT_SIZE;
   a.messageType = NVTX_MESSAGE_TYPE_REGISTERED;
-  a.message.registered = name_cache().handle(op.name());
+  a.message.registered = name.handle;
   nvtxDomainRangePushEx(domain(), &a);
   return nullptr;
 }
 
-void end_op(const at::RecordFunction&, at::ObserverContext*) { nvtxDomainRangePop(domain()); }
+void end_op(const at::RecordFunction& op, at::ObserverContext*) {
+  if (!name_cache().find(op.name()).left_out) nvtxDomainRangePop(domain());
+}
 
 }  // namespace
 

@@ -16,8 +16,9 @@
 namespace taut::store {
 namespace {
 
-constexpr const char* kWanted = "a Taut trace (taut train --trace FILE) or an Nsight Systems export "
-                                "(nsys export --type sqlite) is expected";
+constexpr const char* kWanted =
+    "a Taut trace (taut train --trace FILE) or an Nsight Systems export "
+    "(nsys export --type sqlite) is expected";
 
 struct Finalize {
   void operator()(sqlite3_stmt* statement) const { sqlite3_finalize(statement); }
@@ -115,8 +116,10 @@ void harden(sqlite3* db) {
   sqlite3_limit(db, SQLITE_LIMIT_ATTACHED, 0);
   sqlite3_limit(db, SQLITE_LIMIT_LIKE_PATTERN_LENGTH, 1000);
   sqlite3_limit(db, SQLITE_LIMIT_WORKER_THREADS, 0);
-  sqlite3_exec(db, "PRAGMA query_only=ON; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY;"
-                   "PRAGMA cache_size=-16384", nullptr, nullptr, nullptr);
+  sqlite3_exec(db,
+               "PRAGMA query_only=ON; PRAGMA cell_size_check=ON; PRAGMA mmap_size=0; PRAGMA temp_store=MEMORY;"
+               "PRAGMA cache_size=-16384",
+               nullptr, nullptr, nullptr);
 }
 
 void check_schema(sqlite3* db, const std::string& path) {
@@ -129,8 +132,7 @@ void check_schema(sqlite3* db, const std::string& path) {
     if (type == "trigger" && known(of)) hostile(path, "table " + std::string(of) + " has a trigger");
     if (!known(name)) continue;
     if (type != "table") hostile(path, std::string(name) + " is a " + std::string(type) + ", not a table");
-    if (sqlite3_strnicmp(sql.data(), "CREATE TABLE", 12) != 0)
-      hostile(path, std::string(name) + " is a virtual table");
+    if (sqlite3_strnicmp(sql.data(), "CREATE TABLE", 12) != 0) hostile(path, std::string(name) + " is a virtual table");
     const Statement columns = prepare(db, "SELECT count(*) FROM pragma_table_xinfo(?) WHERE hidden<>0", path);
     sqlite3_bind_text(columns.get(), 1, name.data(), static_cast<int>(name.size()), SQLITE_TRANSIENT);
     const int got = sqlite3_step(columns.get());
@@ -148,10 +150,12 @@ void fail_reading(sqlite3* db, int code, const std::string& path) {
   switch (code & 0xff) {
     case SQLITE_CORRUPT:
     case SQLITE_NOTADB:
-      throw Error(path + " is damaged or cut short", "copy or record it again; `sqlite3 FILE .recover` may save a part");
+      throw Error(path + " is damaged or cut short",
+                  "copy or record it again; `sqlite3 FILE .recover` may save a part");
     case SQLITE_CANTOPEN:
-      throw Error("cannot open " + path + " beside its write-ahead log",
-                  "the run that writes it did not end; make the folder writable, or copy FILE and FILE-wal to one that is");
+      throw Error(
+          "cannot open " + path + " beside its write-ahead log",
+          "the run that writes it did not end; make the folder writable, or copy FILE and FILE-wal to one that is");
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw Error(path + " is locked by another program", "wait until that program has finished");

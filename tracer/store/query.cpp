@@ -17,9 +17,11 @@ int authorize(void*, int action, const char* first, const char* second, const ch
   switch (action) {
     case SQLITE_SELECT:
     case SQLITE_READ:
-    case SQLITE_RECURSIVE: return SQLITE_OK;
+    case SQLITE_RECURSIVE:
+      return SQLITE_OK;
     case SQLITE_FUNCTION:
-      return second && (sqlite3_stricmp(second, "load_extension") == 0 || sqlite3_stricmp(second, "fts3_tokenizer") == 0)
+      return second &&
+                     (sqlite3_stricmp(second, "load_extension") == 0 || sqlite3_stricmp(second, "fts3_tokenizer") == 0)
                  ? SQLITE_DENY
                  : SQLITE_OK;
     case SQLITE_PRAGMA: {
@@ -27,7 +29,8 @@ int authorize(void*, int action, const char* first, const char* second, const ch
         if (first && sqlite3_stricmp(first, harmless) == 0) return SQLITE_OK;
       return SQLITE_DENY;
     }
-    default: return SQLITE_DENY;
+    default:
+      return SQLITE_DENY;
   }
 }
 
@@ -76,7 +79,8 @@ Cell cell(sqlite3_stmt* statement, int column) {
       if (bytes) cell.text.assign(bytes, static_cast<size_t>(sqlite3_column_bytes(statement, column)));
       break;
     }
-    default: break;
+    default:
+      break;
   }
   return cell;
 }

@@ -74,7 +74,9 @@ bool Rows::next() {
   return false;
 }
 
-int64_t Rows::rowid() const { return sqlite3_column_int64(impl_->statement.get(), 0); }
+int64_t Rows::rowid() const {
+  return sqlite3_column_int64(impl_->statement.get(), 0);
+}
 
 bool Rows::is_null(int column) const {
   const int at = impl_->at(column);
@@ -85,14 +87,17 @@ int64_t Rows::integer(int column, int64_t fallback) const {
   const int at = impl_->at(column);
   if (at < 0) return fallback;
   switch (sqlite3_column_type(impl_->statement.get(), at)) {
-    case SQLITE_INTEGER: return sqlite3_column_int64(impl_->statement.get(), at);
-    case SQLITE_NULL: return fallback;
+    case SQLITE_INTEGER:
+      return sqlite3_column_int64(impl_->statement.get(), at);
+    case SQLITE_NULL:
+      return fallback;
     case SQLITE_FLOAT: {
       const double value = sqlite3_column_double(impl_->statement.get(), at);
       if (std::trunc(value) == value && std::abs(value) < 9.0e18) return static_cast<int64_t>(value);
       [[fallthrough]];
     }
-    default: impl_->wrong_type(column, "an integer");
+    default:
+      impl_->wrong_type(column, "an integer");
   }
 }
 
@@ -101,9 +106,12 @@ double Rows::real(int column, double fallback) const {
   if (at < 0) return fallback;
   switch (sqlite3_column_type(impl_->statement.get(), at)) {
     case SQLITE_INTEGER:
-    case SQLITE_FLOAT: return sqlite3_column_double(impl_->statement.get(), at);
-    case SQLITE_NULL: return fallback;
-    default: impl_->wrong_type(column, "a number");
+    case SQLITE_FLOAT:
+      return sqlite3_column_double(impl_->statement.get(), at);
+    case SQLITE_NULL:
+      return fallback;
+    default:
+      impl_->wrong_type(column, "a number");
   }
 }
 
@@ -193,16 +201,22 @@ Reader::~Reader() = default;
 Reader::Reader(Reader&&) noexcept = default;
 Reader& Reader::operator=(Reader&&) noexcept = default;
 
-const std::string& Reader::path() const { return impl_->path; }
+const std::string& Reader::path() const {
+  return impl_->path;
+}
 
-bool Reader::is_taut() const { return has("TAUT_META"); }
+bool Reader::is_taut() const {
+  return has("TAUT_META");
+}
 
 bool Reader::is_live() const {
   struct stat info {};
   return ::stat((impl_->path + "-wal").c_str(), &info) == 0 && info.st_size > 0;
 }
 
-bool Reader::has(std::string_view table) const { return impl_->tables.contains(table); }
+bool Reader::has(std::string_view table) const {
+  return impl_->tables.contains(table);
+}
 
 bool Reader::has(std::string_view table, std::string_view column) const {
   const auto found = impl_->tables.find(table);

@@ -59,7 +59,7 @@ class Strings {
 
  private:
   friend class Reader;
-  std::vector<std::string> dense_;              // ids from 0 on
+  std::vector<std::string> dense_;  // ids from 0 on
   std::vector<bool> present_;
   std::unordered_map<int64_t, std::string> sparse_;
 };

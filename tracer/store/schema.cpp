@@ -162,9 +162,13 @@ constexpr EnumRow kEnumRows[] = {
 
 }  // namespace
 
-std::span<const Table> tables() { return kTables; }
+std::span<const Table> tables() {
+  return kTables;
+}
 
-const Table& table(TableId id) { return kTables.at(static_cast<size_t>(id)); }
+const Table& table(TableId id) {
+  return kTables.at(static_cast<size_t>(id));
+}
 
 std::optional<TableId> find_table(std::string_view name) {
   for (const Table& table : kTables)
@@ -184,6 +188,8 @@ std::vector<std::string> column_names(const Table& table) {
   return names;
 }
 
-std::span<const EnumRow> enum_rows() { return kEnumRows; }
+std::span<const EnumRow> enum_rows() {
+  return kEnumRows;
+}
 
 }  // namespace taut::store

@@ -76,6 +76,12 @@ struct EnumRow {
 std::span<const EnumRow> enum_rows();
 
 /// NVTX_EVENTS.eventType.
-enum NvtxEventType : int { kNvtxCategory = 33, kNvtxMark = 34, kNvtxPushPop = 59, kNvtxStartEnd = 60, kNvtxDomain = 75 };
+enum NvtxEventType : int {
+  kNvtxCategory = 33,
+  kNvtxMark = 34,
+  kNvtxPushPop = 59,
+  kNvtxStartEnd = 60,
+  kNvtxDomain = 75
+};
 
 }  // namespace taut::store

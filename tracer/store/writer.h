@@ -1,5 +1,5 @@
-// Writes a trace file: bulk inserts through prepared statements, strings interned, SQLite in WAL mode while the run goes
-// on (so that it can be opened meanwhile) and one plain file in the end.
+// Writes a trace file: bulk inserts through prepared statements, strings interned, SQLite in WAL mode while the run
+// goes on (so that it can be opened meanwhile) and one plain file in the end.
 //
 //   Writer w("run.db");
 //   w.begin();
@@ -38,8 +38,7 @@ struct Value {
   Value(std::nullptr_t) : integer(0) {}
   Value(double v) : type(Type::real), real(v) {}
   template <class Int>
-    requires std::is_integral_v<Int>
-  Value(Int v) : type(Type::integer), integer(static_cast<int64_t>(v)) {}
+  requires std::is_integral_v<Int> Value(Int v) : type(Type::integer), integer(static_cast<int64_t>(v)) {}
   template <class T>
   Value(const std::optional<T>& v) : Value() {
     if (v) *this = Value(*v);
@@ -60,16 +59,16 @@ struct NvtxEvent {
   std::optional<int64_t> end;
   int event_type = 0;
   std::optional<int64_t> range_id;
-  uint32_t category = 0;                    // 0 = none, stored as NULL
-  std::optional<uint32_t> color;            // ARGB
+  uint32_t category = 0;          // 0 = none, stored as NULL
+  std::optional<uint32_t> color;  // ARGB
   int64_t global_tid = 0;
-  std::optional<int64_t> end_global_tid;    // start/end ranges only
-  int64_t text_id = -1;                     // StringIds.id; -1 = no text
+  std::optional<int64_t> end_global_tid;  // start/end ranges only
+  int64_t text_id = -1;                   // StringIds.id; -1 = no text
   int64_t domain_id = 0;
   enum class Payload : uint8_t { none, u64, i64, f64, u32, i32, f32 } payload_type = Payload::none;
-  Value payload;                            // integer or real, as payload_type says
-  std::string_view text;                    // used for domains and categories, as nsys does; else empty
-  std::string_view binary;                  // extended payload with nsys' 32-byte header; empty = none
+  Value payload;            // integer or real, as payload_type says
+  std::string_view text;    // used for domains and categories, as nsys does; else empty
+  std::string_view binary;  // extended payload with nsys' 32-byte header; empty = none
 };
 
 class Writer {
