@@ -28,8 +28,8 @@ struct FindingText {
   std::vector<SuggestionText> suggestions;
 };
 
-/// Step times over all ranks, for the step graph: index for index. Long runs are thinned out to the slowest steps of each
-/// stretch.
+/// Step times over all ranks, for the step graph: index for index. Long runs are thinned out to the slowest steps of
+/// each stretch.
 struct StepSeries {
   std::vector<double> step, slowest_ms, fastest_ms, slow_step, slow_ms;  // slow_* = more than 1.25 × the median
   double median_ms = 0;

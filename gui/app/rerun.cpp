@@ -23,7 +23,8 @@ std::pair<fs::path, fs::path> free_names(const fs::path& trace) {
   const size_t at = stem.rfind("before");
   stem = at == std::string::npos ? stem + "-after" : stem.substr(0, at) + "after" + stem.substr(at + strlen("before"));
   for (int number = 1;; ++number) {
-    const std::string name = stem + (number > 1 ? "-" + std::to_string(number) : "");
+    std::string name = stem;
+    if (number > 1) name.append("-").append(std::to_string(number));
     const fs::path config = folder_of(trace) / (name + ".json"), after = folder_of(trace) / (name + ".db");
     if (!fs::exists(config) && !fs::exists(after)) return {config, after};
   }

@@ -144,10 +144,12 @@ TEST(HostileFile, LoadingCanBeCancelledAndAnotherFileOpened) {
   EXPECT_NE(driver.app.document(), nullptr);
 }
 
-// Exports of Nsight Systems that somebody left in $TAUT_NSYS_TRACES.
+// Exports of Nsight Systems: from $TAUT_TRACES/nsys, else from where the project's shared traces lie beside the clone.
 TEST(HostileFile, NsightSystemsExportsOpen) {
-  const char* folder = std::getenv("TAUT_NSYS_TRACES");
-  if (!folder) GTEST_SKIP() << "set TAUT_NSYS_TRACES to a folder with .sqlite exports";
+  const char* traces = std::getenv("TAUT_TRACES");
+  const std::filesystem::path folder =
+      std::filesystem::path(traces ? traces : std::string(TAUT_SOURCE_DIR) + "/../shared/traces") / "nsys";
+  if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "set TAUT_TRACES to a folder with nsys/*.sqlite";
   for (const auto& entry : std::filesystem::directory_iterator(folder)) {
     if (entry.path().extension() != ".sqlite") continue;
     Driver driver;
