@@ -3,12 +3,15 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <fstream>
 #include <iostream>
+#include <limits>
 #include <optional>
 
 #include "cli/command.h"
 #include "runtime/config/layout.h"
 #include "runtime/config/load.h"
+#include "runtime/data/corpus.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/launch/launch.h"
 #include "taut.h"
@@ -56,6 +59,27 @@ std::string worker_program() {
                 "build with the training runtime: ./quickstart, or cmake without -DTAUT_RUNTIME=OFF");
   }
   return worker.string();
+}
+
+int64_t available_memory_mb() {
+  std::ifstream meminfo("/proc/meminfo");
+  std::string field;
+  while (meminfo >> field) {
+    if (field == "MemAvailable:" && meminfo >> field) return std::stoll(field) / 1024;
+  }
+  return std::numeric_limits<int64_t>::max();
+}
+
+/// What would make every rank fail alike is said once, before any starts.
+void check_before_start(const config::Config& config) {
+  constexpr int64_t kRankMb = 250;  // LibTorch's own, before any parameter
+  const int64_t available = available_memory_mb();
+  if (config.world_size > available / kRankMb) {
+    throw Error(std::to_string(config.world_size) + " ranks do not fit into this machine: LibTorch alone takes about " +
+                    std::to_string(kRankMb) + " MB a rank, and " + std::to_string(available) + " MB are available",
+                "start fewer ranks with --nproc; --dry-run checks a layout of any size without starting it");
+  }
+  if (!config.data.mock) data::Corpus::open(config.data.path);
 }
 
 std::vector<std::string> worker_command(const TrainOptions& options) {
@@ -157,6 +181,7 @@ int run_train(const TrainOptions& options, const Shell& shell) {
               << std::flush;
     return kOk;
   }
+  check_before_start(config);
   const RunFolder folder;
   launch::Plan plan = make_plan(options, config, folder);
   std::unique_ptr<collect::Collector> collector;
@@ -182,19 +207,37 @@ int run_train(const TrainOptions& options, const Shell& shell) {
   return conclude(result, options, config);
 }
 
+// A variable that the shell found unset must not silently mean "no trace".
+std::string not_empty(const std::string& value) {
+  return value.empty() ? "the value is empty" : "";
+}
+
+// Leaves what is no number at all to the parser.
+std::string at_least_one(const std::string& value) {
+  if (value.find_first_not_of("-0123456789") != std::string::npos) return "";
+  const bool counts = !value.empty() && value.size() < 10 && value[0] != '-' && std::stol(value) > 0;
+  return counts ? "" : "'" + value + "' is no number from 1 to 999999999";
+}
+
 }  // namespace
 
 void add_train(CLI::App& app, Shell& shell) {
   auto options = std::make_shared<TrainOptions>();
   CLI::App* command = add_command(app, shell, "train", "Train with a config, traced if asked for", options, run_train);
   command->add_option("CONFIG", options->config, "Training config (JSON); docs/config.md lists its keys")->required();
-  command->add_option("--nproc", options->ranks, "Ranks to start; default: world_size of the config")->option_text("N");
-  command->add_option("--trace", options->trace, "Write a trace of the run to FILE")->option_text("FILE");
+  command->add_option("--nproc", options->ranks, "Ranks to start; default: world_size of the config")
+      ->option_text("N")
+      ->check(at_least_one);
+  command->add_option("--trace", options->trace, "Write a trace of the run to FILE")
+      ->option_text("FILE")
+      ->check(not_empty);
   command->add_option("--set", options->overrides, "Set a key of the config; may be given several times")
       ->option_text("KEY=VALUE")
       ->type_size(1)
       ->allow_extra_args(false);
-  command->add_option("--steps", options->steps, "Train this many steps instead of train_steps")->option_text("N");
+  command->add_option("--steps", options->steps, "Train this many steps instead of train_steps")
+      ->option_text("N")
+      ->check(at_least_one);
   command->add_flag("--dry-run", options->dry_run,
                     "Check the config and show mesh, batch, parameters and memory; start nothing");
   command->add_flag("--print-config", options->print_config,

@@ -163,6 +163,25 @@ TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {
   }
 }
 
+TEST_F(TrainCommand, StartsNoRankThatCouldNotWork) {
+  fs::create_directory(dir_ / "empty");
+  const std::string touch = "touch=" + (dir_ / "hopeless").string();
+  const Outcome ranks = run_taut("train run.json --nproc 1000000 --set train_batch_size=2000000", touch);
+  EXPECT_EQ(ranks.exit_code, 1);
+  EXPECT_TRUE(contains(ranks.err, "1000000 ranks do not fit into this machine")) << ranks.err;
+  EXPECT_TRUE(contains(ranks.err, "hint: ")) << ranks.err;
+  const Outcome data =
+      run_taut("train run.json --trace hopeless.db --set data.mock=false --set data.path=empty", touch);
+  EXPECT_EQ(data.exit_code, 1);
+  EXPECT_EQ(data.err.find("error: "), data.err.rfind("error: ")) << data.err;
+  EXPECT_TRUE(contains(data.err, "empty")) << data.err;
+  EXPECT_FALSE(fs::exists(dir_ / "hopeless"));
+  EXPECT_FALSE(fs::exists(dir_ / "hopeless.db"));
+  for (const char* value : {"--trace ''", "--steps ''", "--steps 99999999999999999999", "--nproc 0", "--nproc -1"})
+    EXPECT_EQ(run_taut(std::string("train run.json ") + value, touch).exit_code, 2) << value;
+  EXPECT_FALSE(fs::exists(dir_ / "hopeless"));
+}
+
 TEST_F(TrainCommand, HelpIsOnStdout) {
   const Outcome run = run_taut("train --help");
   EXPECT_EQ(run.exit_code, 0);
