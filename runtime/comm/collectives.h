@@ -8,7 +8,7 @@
 // every operation is done at once and leaves no trace.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <memory>

@@ -2,7 +2,7 @@
 // LibTorch sees a CUDA device). Above this file nobody knows which backend it is; operations are in collectives.h.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <map>

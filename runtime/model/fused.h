@@ -1,7 +1,7 @@
 // Two steps of the model as single autograd operations: one pass over memory each way instead of seven.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace taut::model {
 

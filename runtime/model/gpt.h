@@ -13,7 +13,7 @@
 // alone. The residual stream, which also travels between stages, is fp32; under autocast the matrix products are bf16.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

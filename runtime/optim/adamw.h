@@ -1,7 +1,7 @@
 // AdamW over the flat buffers of one rank. Moments are fp32 and lie at the same offsets as the parameters.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <vector>

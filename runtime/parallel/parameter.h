@@ -2,7 +2,7 @@
 // tensor they are.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>
@@ -29,6 +29,10 @@ struct Parameter {
   Shard shard;
   bool decay = true;         // weight decay applies: matrices yes, norms' weights and biases no
   bool second_copy = false;  // the last stage's copy of the tied embedding: count it once
+  bool expert = false;       // held by one expert-parallel rank; its gradient is reduced over edp, not dp × cp
+  // Under sequence parallelism each tp rank sees a part of the sequence: the gradient is summed over tp.
+  bool sequence_partial = false;
+  int unit = 0;  // what ZeRO 3 gathers together, in order of use: the embedding, one layer, the head
 };
 
 }  // namespace taut::parallel

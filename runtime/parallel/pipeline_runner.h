@@ -3,7 +3,7 @@
 // Receives are posted ahead of their use and sends do not block, so that a transfer goes on while the stage computes.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <deque>
 #include <functional>

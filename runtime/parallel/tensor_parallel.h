@@ -10,7 +10,7 @@
 // again. The result is the same; the gathers are needless. Uses are marked in the trace, so that an analyzer can tell.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <cstdint>
 #include <string>

@@ -1,7 +1,7 @@
 // The peak that model FLOP utilisation is measured against.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 namespace taut::train {
 

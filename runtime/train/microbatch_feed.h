@@ -2,7 +2,7 @@
 // with tp = 0 has the loader and broadcasts over its tp group; the other stages have nothing to fetch.
 #pragma once
 
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <memory>
 

@@ -8,7 +8,7 @@
 #pragma once
 
 #include <c10/core/DeviceGuard.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <map>
 #include <memory>

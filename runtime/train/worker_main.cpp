@@ -1,7 +1,7 @@
 // taut-worker: one training rank. `taut train`, torchrun and srun start it with torchrun's environment variables.
 #include <ATen/Parallel.h>
 #include <malloc.h>
-#include <torch/torch.h>
+#include <torch/types.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
