@@ -27,7 +27,8 @@ int64_t parameter_count_on_stage(const Config& config, int64_t pp);
 
 /// Floating-point operations per trained token, forward and backward, without recomputation. Convention of Megatron and
 /// torchtitan (causal attention counted at half of PaLM's): 6 × (parameters in matrix products, head included,
-/// embedding lookup not) + 6 × layers × hidden × seq.
+/// embedding lookup not) + 12 × layers × hidden × (keys that a query sees on average): seq / 2 for dense attention, the
+/// mask's exact count (attention_mask.h) for sliding_window and block_sparse.
 double flops_per_token(const Model& model);
 
 /// Bytes that one rank of stage `pp` keeps.
