@@ -1,13 +1,9 @@
 #include "runtime/optim/grad_norm.h"
 
 #include <algorithm>
-#include <cmath>
-
-#include "runtime/comm/collectives.h"
-
 namespace taut::optim {
 
-double global_grad_norm(const parallel::FlatParameters& flat, comm::Communicator& communicator) {
+at::Tensor squared_grad_norm(const parallel::FlatParameters& flat, int tp_rank) {
   const at::NoGradGuard no_grad;
   std::vector<at::Tensor> squares;
   for (const parallel::Bucket& bucket : flat.buckets) {
@@ -24,7 +20,7 @@ double global_grad_norm(const parallel::FlatParameters& flat, comm::Communicator
     // Neighbouring spans that count are summed in one go; the gaps between them are zero.
     for (const parallel::Span& span : bucket.spans) {
       const parallel::Parameter& parameter = flat.parameters[span.parameter];
-      const bool counts = !parameter.second_copy && (parameter.shard.dim >= 0 || communicator.at().tp == 0);
+      const bool counts = !parameter.second_copy && (parameter.shard.dim >= 0 || tp_rank == 0);
       if (counts) {
         if (end == first) first = span.offset;
         end = span.offset + span.count;
@@ -36,10 +32,7 @@ double global_grad_norm(const parallel::FlatParameters& flat, comm::Communicator
     close_range();
   }
   const auto fp64 = at::TensorOptions().dtype(at::kDouble).device(flat.buckets.front().own_gradients.device());
-  const at::Tensor sum =
-      squares.empty() ? at::zeros({1}, fp64) : at::stack(squares).to(at::kDouble).sum().reshape({1});
-  comm::all_reduce(communicator.world(), sum);
-  return std::sqrt(sum.item<double>());
+  return squares.empty() ? at::zeros({1}, fp64) : at::stack(squares).to(at::kDouble).sum().reshape({1});
 }
 
 double clip_factor(double norm, double limit) {

@@ -15,39 +15,45 @@ namespace taut::optim {
 class LossScaler {
  public:
   explicit LossScaler(const config::Fp16& settings)
-      : settings_(settings),
-        dynamic_(settings.enabled && settings.loss_scale == 0),
-        overflows_left_(settings.hysteresis),
-        scale_(!settings.enabled         ? 1.0
-               : settings.loss_scale > 0 ? settings.loss_scale
-                                         : std::exp2(static_cast<double>(settings.initial_scale_power))) {}
+      : settings_(settings), dynamic_(settings.enabled && settings.loss_scale == 0) {
+    if (settings_.enabled) {
+      state.scale =
+          dynamic_ ? std::exp2(static_cast<double>(settings_.initial_scale_power)) : settings_.loss_scale;
+    }
+    state.overflows_left = settings_.hysteresis;
+  }
 
-  double scale() const { return scale_; }
+  double scale() const { return state.scale; }
 
   /// After each step's norm is known. Returns whether the step may be taken. Without fp16 every step is.
   bool step(double norm) {
     if (!settings_.enabled) return true;
     if (std::isfinite(norm)) {
-      if (dynamic_ && ++steps_without_overflow_ == settings_.loss_scale_window) {
-        scale_ *= 2;
-        steps_without_overflow_ = 0;
-        overflows_left_ = settings_.hysteresis;
+      if (dynamic_ && ++state.steps_without_overflow == settings_.loss_scale_window) {
+        state.scale *= 2;
+        state.steps_without_overflow = 0;
+        state.overflows_left = settings_.hysteresis;
       }
       return true;
     }
-    steps_without_overflow_ = 0;
-    if (dynamic_ && --overflows_left_ <= 0) {
-      scale_ = std::max(scale_ / 2, settings_.min_loss_scale);
-      overflows_left_ = 1;
+    state.steps_without_overflow = 0;
+    if (dynamic_ && --state.overflows_left <= 0) {
+      state.scale = std::max(state.scale / 2, settings_.min_loss_scale);
+      state.overflows_left = 1;
     }
     return false;
   }
 
+  /// What a checkpoint keeps.
+  struct State {
+    double scale = 1.0;
+    int64_t steps_without_overflow = 0, overflows_left = 1;
+  };
+  State state;
+
  private:
   config::Fp16 settings_;
   bool dynamic_;
-  int64_t steps_without_overflow_ = 0, overflows_left_;
-  double scale_;
 };
 
 }  // namespace taut::optim

@@ -59,6 +59,12 @@ ParameterGathering::ParameterGathering(FlatParameters& flat, const GatheringSett
   }
 }
 
+void ParameterGathering::also_needs(int unit, int other) {
+  const auto& others = buckets_of_unit_[static_cast<size_t>(other)];
+  auto& buckets = buckets_of_unit_[static_cast<size_t>(unit)];
+  buckets.insert(buckets.end(), others.begin(), others.end());
+}
+
 at::Tensor ParameterGathering::enter(const at::Tensor& input, int unit) {
   return UnitEnter::apply(input, this, int64_t{unit});
 }

@@ -36,6 +36,8 @@ class ParameterGathering {
   ParameterGathering(const ParameterGathering&) = delete;
   ParameterGathering& operator=(const ParameterGathering&) = delete;
 
+  /// The unit also computes with the other unit's weights (a head tied to the embedding).
+  void also_needs(int unit, int other);
   /// Around a unit's computation. Identities, for tensors that need a gradient. `stays` keeps the unit's weights for a
   /// backward pass that comes next.
   at::Tensor enter(const at::Tensor& input, int unit);
