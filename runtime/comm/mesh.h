@@ -28,7 +28,7 @@ inline Coordinates coordinates_of(const MeshSize& size, int rank) {
   at.cp = rank / size.tp % size.cp;
   at.dp = rank / (size.tp * size.cp) % size.dp;
   at.pp = rank / (size.tp * size.cp * size.dp);
-  at.ep = at.dp % size.ep;
+  at.ep = (at.dp * size.cp + at.cp) % size.ep;
   return at;
 }
 
@@ -38,7 +38,7 @@ inline int rank_of(const MeshSize& size, const Coordinates& at) {
 
 /// What a group's members differ in. `embedding` joins the first and the last pipeline stage, which both hold the word
 /// embedding when it is tied to the head.
-enum class Axis { world, tp, dp, pp, embedding };
+enum class Axis { world, tp, cp, dp, dp_cp, ep, edp, pp, embedding };
 
 /// One group of the mesh. `ranks` are global, ascending along the axis; `id` is the same on every rank and unique.
 struct GroupSpec {

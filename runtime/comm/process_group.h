@@ -85,6 +85,10 @@ class Communicator {
   Group& tp() { return *groups_.at(Axis::tp); }
   Group& dp() { return *groups_.at(Axis::dp); }
   Group& pp() { return *groups_.at(Axis::pp); }
+  Group& cp() { return *groups_.at(Axis::cp); }
+  Group& dp_cp() { return size_.cp > 1 ? *groups_.at(Axis::dp_cp) : dp(); }
+  Group* ep() { return size_.ep > 1 ? groups_.at(Axis::ep).get() : nullptr; }
+  Group& edp() { return size_.ep > 1 ? *groups_.at(Axis::edp) : dp_cp(); }
   /// First and last stage of this pipeline; null on the stages between and without a pipeline.
   Group* embedding();
 

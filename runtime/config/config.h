@@ -53,6 +53,7 @@ struct Data {
   int64_t seed = 1234;
   bool mock = false;
   double read_latency_ms = 0.0;
+  bool eod_mask_loss = false;
 };
 
 struct OptimizerParams {

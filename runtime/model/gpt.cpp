@@ -236,7 +236,7 @@ at::Tensor GptStage::loss(const at::Tensor& hidden, const at::Tensor& labels) {
   const at::Tensor logits = head_.forward(normalize(x, final_norm_));
   const at::Tensor sum = parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), labels.flatten(),
                                                                 shape_.vocab_size, context_.tp)
-                             .sum();
+                             * static_cast<double>(labels.numel());
   return gathering_ ? gathering_->exit(sum, head_unit_, /*stays=*/true) : sum;
 }
 

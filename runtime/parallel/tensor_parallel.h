@@ -23,6 +23,7 @@ namespace taut::parallel {
 struct TensorParallel {
   comm::Group* group = nullptr;
   bool gather_output = false;
+  bool sequence_parallel = false;
 
   int size() const { return group ? group->size() : 1; }
   int rank() const { return group ? group->rank() : 0; }

@@ -36,6 +36,7 @@ class MicrobatchFeed {
   std::vector<int64_t> shape_;
   config::Attention attention_;
   bool mask_ends_;
+  int64_t end_of_document_ = 256;
   bool needed_;
   std::unique_ptr<data::Loader> loader_;
 };
