@@ -34,7 +34,7 @@ BlockOutput block_forward(BlockKernel kernel, const at::Tensor& query, const at:
                           const BlockMask& mask);
 
 struct BlockGradients {
-  at::Tensor query, key, value;  // shaped like the inputs
+  at::Tensor query, key, value;  // shaped like the inputs, of their type or fp32
 };
 
 /// The block's part of the gradients. `output` and `log_sum_exp` are those of the queries over all their keys, also

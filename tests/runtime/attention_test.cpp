@@ -150,6 +150,42 @@ TEST(Attention, HalfPrecisionLosesItsOwnBitsOnly) {
   }
 }
 
+TEST(Attention, LayersInARowKeepTheirMessagesApart) {
+  const AttentionShape layers[] = {{Attention::dense, 0}, {Attention::block_sparse, 8}, {Attention::dense, 0}};
+  // Each layer's queries are the output of the one before; only dense and block-sparse divide the sequence alike.
+  const auto run = [&](const at::Tensor& query, const at::Tensor& key, comm::Group* group) {
+    at::Tensor x = query;
+    for (const AttentionShape& layer : layers) {
+      x = attention(x, key, key.sin(), layer, group).unflatten(2, {query.size(2), query.size(3)}) * 3;
+    }
+    return x;
+  };
+  const at::Tensor query0 = random({1, 64, 4, 8}, 12), key0 = random({1, 64, 2, 8}, 13);
+  const at::Tensor query = query0.clone().requires_grad_(), key = key0.clone().requires_grad_();
+  const at::Tensor expected = run(query, key, nullptr);
+  expected.sin().sum().backward();
+  for (const int ranks : {2, 4}) {
+    double error = 0;
+    std::mutex mutex;
+    testing::run_ranks(ranks, [&](comm::Group& group) {
+      const auto mine = [&](const at::Tensor& full) {
+        return parallel::take_sequence(full.detach(), 1, group.rank(), ranks, Attention::dense);
+      };
+      const at::Tensor my_query = mine(query0).requires_grad_(), my_key = mine(key0).requires_grad_();
+      for (int microbatch = 0; microbatch < 2; ++microbatch) {
+        my_query.mutable_grad() = my_key.mutable_grad() = at::Tensor();
+        const at::Tensor output = run(my_query, my_key, &group);
+        output.sin().sum().backward();
+        const std::lock_guard lock(mutex);
+        error = std::max({error, difference(output, mine(expected)), difference(my_query.grad(), mine(query.grad())),
+                          difference(my_key.grad(), mine(key.grad()))});
+      }
+    });
+    std::printf("three layers, cp %d, fp64: largest error %.1e\n", ranks, error);
+    EXPECT_LE(error, 1e-12);
+  }
+}
+
 // Controls: the comparison above must notice a mask that is off by one key, and partial outputs merged by halves.
 TEST(Attention, ComparisonNoticesAWrongMask) {
   for (const Case& c : {kCases[4], kCases[7]}) {
