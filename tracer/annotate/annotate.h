@@ -35,6 +35,7 @@ enum class SchemaId : uint64_t {
   batch_result,
   loader_work,
   checkpoint,
+  expert_load,
 };
 
 /// Marked once per process: who this rank is in the mesh. `device` is the CUDA ordinal, -1 on CPU.
@@ -166,6 +167,17 @@ struct Checkpoint {
   int32_t rank, is_async;
 };
 static_assert(sizeof(Checkpoint) == 24);
+
+/// Marked inside a step's range, once per expert and mixture-of-experts layer: how many of this rank's own tokens the
+/// router sent to the expert in the step, and how many of those found no room there. Tensor-parallel ranks see the same
+/// tokens: only the first of them marks.
+struct ExpertLoad {
+  static constexpr SchemaId kSchema = SchemaId::expert_load;
+  static constexpr const char* kName = "expert_load";
+  int64_t step, tokens, dropped;
+  int32_t rank, layer, expert, reserved;
+};
+static_assert(sizeof(ExpertLoad) == 40);
 
 /// The domain handle; created on first use.
 inline nvtxDomainHandle_t domain() {
