@@ -194,11 +194,11 @@ StepReport Trainer::train_step(int64_t step) {
   buckets_->begin_step(step);
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
   parallel::StageWork work;
-  work.prepare = [&](int microbatch) {
+  work.prepare = [&](int, int microbatch) {
     if (feed_->needed()) tokens_[microbatch] = feed_->next(step, microbatch);
   };
-  work.forward = [&](int microbatch, const at::Tensor& input) { return forward(step, microbatch, input); };
-  work.backward = [&](int microbatch, const at::Tensor&, const at::Tensor& output, const at::Tensor& gradient) {
+  work.forward = [&](int, int microbatch, const at::Tensor& input) { return forward(step, microbatch, input); };
+  work.backward = [&](int, int microbatch, const at::Tensor&, const at::Tensor& output, const at::Tensor& gradient) {
     backward(step, microbatch, output, gradient);
   };
   pipeline_->run(work);
