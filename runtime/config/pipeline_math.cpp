@@ -2,7 +2,18 @@
 
 #include <algorithm>
 
+#include "runtime/config/model_math.h"
+
 namespace taut::config {
+
+std::vector<int64_t> layers_per_virtual_stage(const Config& config) {
+  const int64_t chunks = config.parallel.virtual_pipeline_stages;
+  if (chunks == 1) return layers_per_stage(config);
+  const int64_t stages = config.parallel.pipeline_parallel_size * chunks, layers = config.model.num_layers;
+  std::vector<int64_t> split(static_cast<size_t>(stages), layers / stages);
+  for (int64_t stage = 0; stage < layers % stages; ++stage) ++split[static_cast<size_t>(stage)];
+  return split;
+}
 
 double ideal_bubble_fraction(PipelineSchedule schedule, int64_t stages, int64_t microbatches, int64_t chunks,
                              const PassTimes& t) {

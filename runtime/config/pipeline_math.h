@@ -18,10 +18,15 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/config/config.h"
 
 namespace taut::config {
+
+/// Layers of each virtual stage c · p + s: parallel.pipeline_layers with one chunk a stage, else as even as possible,
+/// where the first ones take the remainder. Size = p · v.
+std::vector<int64_t> layers_per_virtual_stage(const Config& config);
 
 /// Times of one stage's passes of one microbatch, in any unit. `backward` is the input gradient alone.
 struct PassTimes {
