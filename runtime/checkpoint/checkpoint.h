@@ -7,9 +7,9 @@
 // others their experts.
 //
 // Everything is written to DIR/.step-N.tmp, flushed, and renamed once every rank is done: a checkpoint is whole or not
-// there. What ZeRO has divided is gathered first, bucket by bucket, so that files do not depend on it. On tp = pp = ep = 1
-// the weights file is the whole model. A resumed run continues bit for bit: the data position, the learning rate and
-// dropout follow from the step alone. Data- and context-parallel sizes and the ZeRO stage may change between runs.
+// there. What ZeRO has divided is gathered first, bucket by bucket, so that files do not depend on it. On tp = pp = ep
+// = 1 the weights file is the whole model. A resumed run continues bit for bit: the data position, the learning rate
+// and dropout follow from the step alone. Data- and context-parallel sizes and the ZeRO stage may change between runs.
 #pragma once
 
 #include <cstdint>

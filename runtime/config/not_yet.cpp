@@ -13,37 +13,12 @@ std::string quoted(const char* text) {
 
 const std::vector<NotYet>& not_yet() {
   static const std::vector<NotYet> table = {
-      {"parallel.expert_parallel_size", "above 1", [](const Config& c) { return c.parallel.expert_parallel_size > 1; },
-       []([[maybe_unused]] const Config& c) { return std::to_string(c.parallel.expert_parallel_size); },
-       "set parallel.expert_parallel_size to 1"},
-      {"model.num_experts", "above 0", [](const Config& c) { return c.model.num_experts > 0; },
-       []([[maybe_unused]] const Config& c) { return std::to_string(c.model.num_experts); },
-       "set model.num_experts to 0"},
-      {"parallel.expert_placement", "a list", [](const Config& c) { return c.parallel.expert_placement.has_value(); },
-       []([[maybe_unused]] const Config& c) { return std::string("[…]"); }, "set parallel.expert_placement to null"},
-      {"parallel.sequence_parallel", "true", [](const Config& c) { return c.parallel.sequence_parallel; },
-       []([[maybe_unused]] const Config& c) { return std::string("true"); }, "set parallel.sequence_parallel to false"},
-      {"parallel.pipeline_schedule", "\"interleaved_1f1b\", \"zero_bubble\"",
-       [](const Config& c) {
-         return c.parallel.pipeline_schedule != PipelineSchedule::one_f_one_b &&
-                c.parallel.pipeline_schedule != PipelineSchedule::gpipe;
-       },
-       []([[maybe_unused]] const Config& c) { return quoted(name(c.parallel.pipeline_schedule)); },
-       "set parallel.pipeline_schedule to \"1f1b\" or \"gpipe\""},
-      {"parallel.virtual_pipeline_stages", "above 1",
-       [](const Config& c) { return c.parallel.virtual_pipeline_stages > 1; },
-       []([[maybe_unused]] const Config& c) { return std::to_string(c.parallel.virtual_pipeline_stages); },
-       "set parallel.virtual_pipeline_stages to 1"},
       {"communication.gradient_compression", "all but \"none\"",
        [](const Config& c) { return c.communication.gradient_compression != GradientCompression::none; },
        []([[maybe_unused]] const Config& c) { return quoted(name(c.communication.gradient_compression)); },
        "set communication.gradient_compression to \"none\""},
       {"communication.check", "true", [](const Config& c) { return c.communication.check; },
        []([[maybe_unused]] const Config& c) { return std::string("true"); }, "set communication.check to false"},
-      {"model.attention", "\"sliding_window\", \"block_sparse\"",
-       [](const Config& c) { return c.model.attention != Attention::dense; },
-       []([[maybe_unused]] const Config& c) { return quoted(name(c.model.attention)); },
-       "set model.attention to \"dense\""},
       {"optimizer.type", "all but \"AdamW\"", [](const Config& c) { return c.optimizer.type != OptimizerType::AdamW; },
        []([[maybe_unused]] const Config& c) { return quoted(name(c.optimizer.type)); },
        "set optimizer.type to \"AdamW\""},

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/config/model_math.h"
+#include "runtime/config/pipeline_math.h"
 #include "runtime/model/attention.h"
 #include "runtime/model/fused.h"
 #include "runtime/parallel/context_parallel.h"
@@ -31,13 +31,14 @@ uint64_t mix(std::initializer_list<uint64_t> values) {
 
 }  // namespace
 
-StagePlan plan_stage(const config::Config& config, int pp) {
-  const auto layers = config::layers_per_stage(config);
+StagePlan plan_stage(const config::Config& config, int pp, int chunk) {
+  const auto layers = config::layers_per_virtual_stage(config);
+  const size_t own = static_cast<size_t>(chunk * config.parallel.pipeline_parallel_size + pp);
   StagePlan plan;
-  for (int stage = 0; stage < pp; ++stage) plan.first_layer += layers[stage];
-  plan.layers = layers[pp];
-  plan.first = pp == 0;
-  plan.last = pp + 1 == static_cast<int>(layers.size());
+  for (size_t stage = 0; stage < own; ++stage) plan.first_layer += layers[stage];
+  plan.layers = layers[own];
+  plan.first = own == 0;
+  plan.last = own + 1 == layers.size();
   return plan;
 }
 
@@ -135,7 +136,7 @@ GptStage::Norm GptStage::add_norm(const std::string& name) {
 void GptStage::add_layer(int64_t index) {
   const std::string name = "layers." + std::to_string(index);
   const int64_t hidden = shape_.hidden_size, head_dim = hidden / shape_.num_attention_heads;
-  const int64_t group_rows = shape_.num_query_groups * head_dim, ffn = shape_.ffn_hidden_size;
+  const int64_t group_rows = shape_.num_query_groups * head_dim;
   // Output projections start smaller, so that the residual stream's variance does not grow with depth (GPT-2).
   const double output_deviation = kInitialDeviation / std::sqrt(2.0 * static_cast<double>(shape_.num_layers));
 
@@ -148,15 +149,33 @@ void GptStage::add_layer(int64_t index) {
       qkv,
       add_parameter(qkv, {hidden + 2 * group_rows, hidden}, {0, {hidden, group_rows, group_rows}}, kInitialDeviation),
       context_.tp};
-  layer.out = {add_parameter(name + ".attention.out.weight", {hidden, hidden}, {1, {hidden}}, output_deviation), context_.tp};
+  layer.out = {add_parameter(name + ".attention.out.weight", {hidden, hidden}, {1, {hidden}}, output_deviation),
+               context_.tp};
   layer.mlp_norm = add_norm(name + ".mlp_norm");
+  add_mlp(layer, name, output_deviation);
+  layers_.push_back(std::move(layer));
+  ++unit_;
+}
+
+void GptStage::add_mlp(Layer& layer, const std::string& name, double output_deviation) {
+  if (shape_.num_experts > 0) {
+    const CreateParameter create = [this](const std::string& parameter, std::vector<int64_t> shape,
+                                          parallel::Shard shard, double deviation, bool expert) {
+      const at::Tensor leaf = add_parameter(parameter, std::move(shape), std::move(shard), deviation);
+      parameters_.back().expert = expert;
+      return leaf;
+    };
+    layer.experts = std::make_unique<MoeLayer>(shape_, layer.index, context_.experts,
+                                               MoeGroups{&context_.tp, context_.ep, context_.cp}, kInitialDeviation,
+                                               output_deviation, create);
+    return;
+  }
+  const int64_t hidden = shape_.hidden_size, ffn = shape_.ffn_hidden_size;
   const bool gated = shape_.activation == config::Activation::swiglu;
   const std::string up = name + (gated ? ".mlp.gate_up.weight" : ".mlp.up.weight");
   const std::vector<int64_t> blocks = gated ? std::vector<int64_t>{ffn, ffn} : std::vector<int64_t>{ffn};
   layer.up = {up, add_parameter(up, {gated ? 2 * ffn : ffn, hidden}, {0, blocks}, kInitialDeviation), context_.tp};
   layer.down = {add_parameter(name + ".mlp.down.weight", {hidden, ffn}, {1, {ffn}}, output_deviation), context_.tp};
-  layers_.push_back(std::move(layer));
-  ++unit_;
 }
 
 at::Tensor GptStage::normalize(const at::Tensor& input, const Norm& norm) const {
@@ -215,8 +234,16 @@ at::Tensor GptStage::layer_forward(Layer& layer, const at::Tensor& input, const 
   const at::Tensor context =
       again ? parallel::recompute([this](const at::Tensor& packed) { return attend(packed); }, qkv) : attend(qkv);
   at::Tensor x = input + drop(layer.out.forward(context), id, layer.index, /*site=*/1);
-  const at::Tensor mixed = layer.down.forward(activate(layer.up.forward(normalize(x, layer.mlp_norm))));
+  const at::Tensor mixed = mlp(layer, normalize(x, layer.mlp_norm), id);
   return x + drop(mixed, id, layer.index, /*site=*/2);
+}
+
+at::Tensor GptStage::mlp(Layer& layer, const at::Tensor& input, const MicrobatchId& id) {
+  if (!layer.experts) return layer.down.forward(activate(layer.up.forward(input)));
+  if (!splits_sequence()) return layer.experts->forward(input, id.aux_gradient_scale);
+  // Every tp rank routes the whole sequence; the layer's input gradient is complete on each.
+  const at::Tensor whole = parallel::gather_sequence_split(input, context_.tp);
+  return parallel::scatter_sequence(layer.experts->forward(whole, id.aux_gradient_scale), context_.tp);
 }
 
 at::Tensor GptStage::forward(const at::Tensor& input, const MicrobatchId& id) {
@@ -234,10 +261,16 @@ at::Tensor GptStage::forward(const at::Tensor& input, const MicrobatchId& id) {
 at::Tensor GptStage::loss(const at::Tensor& hidden, const at::Tensor& labels) {
   const at::Tensor x = gathering_ ? gathering_->enter(hidden, head_unit_) : hidden;
   const at::Tensor logits = head_.forward(normalize(x, final_norm_));
-  const at::Tensor sum = parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), labels.flatten(),
-                                                                shape_.vocab_size, context_.tp)
-                             * static_cast<double>(labels.numel());
+  const at::Tensor sum =
+      parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), labels.flatten(), shape_.vocab_size, context_.tp)
+          .sum();
   return gathering_ ? gathering_->exit(sum, head_unit_, /*stays=*/true) : sum;
+}
+
+void GptStage::mark_routing(int64_t step) {
+  for (Layer& layer : layers_) {
+    if (layer.experts) layer.experts->mark_and_reset(step);
+  }
 }
 
 }  // namespace taut::model

@@ -20,26 +20,32 @@
 #include <torch/types.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "runtime/config/config.h"
+#include "runtime/model/moe.h"
 #include "runtime/parallel/parameter.h"
 #include "runtime/parallel/parameter_gathering.h"
 #include "runtime/parallel/tensor_parallel.h"
 
 namespace taut::model {
 
-/// Which layers a stage holds. The first stage embeds, the last one has the head and computes the loss.
+/// Which layers a stage holds, or one chunk of them. The first (virtual) stage embeds, the last one has the head and
+/// computes the loss.
 struct StagePlan {
   int64_t first_layer = 0, layers = 0;
   bool first = true, last = true;
 };
-StagePlan plan_stage(const config::Config& config, int pp);
+/// Of virtual stage chunk · pipeline_parallel_size + pp.
+StagePlan plan_stage(const config::Config& config, int pp, int chunk = 0);
 
 /// What a stage needs to know of the mesh and the run. The groups outlive it.
 struct StageContext {
   parallel::TensorParallel& tp;
   comm::Group* cp = nullptr;  // null = the whole sequence
+  comm::Group* ep = nullptr;  // null = all experts
+  ExpertPlacement experts = {};
   config::CheckpointingMode checkpointing = config::CheckpointingMode::none;
   int chunk = 0, first_unit = 0;  // virtual stage on this rank, and the number of its first unit
 };
@@ -47,6 +53,7 @@ struct StageContext {
 /// Which samples a microbatch holds: rows are samples first_sample, first_sample + 1, … of the step's global batch.
 struct MicrobatchId {
   int64_t step = 0, first_sample = 0;
+  double aux_gradient_scale = 1.0;  // of the experts' auxiliary losses (moe.h)
 };
 
 class GptStage {
@@ -73,6 +80,9 @@ class GptStage {
   /// Last stage: sum of the losses of this rank's tokens. `labels` [batch, seq_cp] int64; negative ones are masked.
   at::Tensor loss(const at::Tensor& hidden, const at::Tensor& labels);
 
+  /// Marks in the trace how the step's tokens were routed to the experts, if there are any.
+  void mark_routing(int64_t step);
+
  private:
   struct Norm {
     at::Tensor weight, bias;
@@ -83,14 +93,17 @@ class GptStage {
     Norm attention_norm, mlp_norm;
     parallel::ColumnParallelLinear qkv, up;
     parallel::RowParallelLinear out, down;
+    std::unique_ptr<MoeLayer> experts;  // in place of up and down
   };
   bool splits_sequence() const { return context_.tp.sequence_parallel && context_.tp.size() > 1; }
   at::Tensor add_parameter(const std::string& name, std::vector<int64_t> shape, parallel::Shard shard,
                            double standard_deviation);
   Norm add_norm(const std::string& name);
   void add_layer(int64_t index);
+  void add_mlp(Layer& layer, const std::string& name, double output_deviation);
   at::Tensor embed(const at::Tensor& tokens, const MicrobatchId& id);
   at::Tensor layer_forward(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
+  at::Tensor mlp(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
   at::Tensor attend(const at::Tensor& qkv) const;
   at::Tensor normalize(const at::Tensor& input, const Norm& norm) const;
   at::Tensor activate(const at::Tensor& up) const;

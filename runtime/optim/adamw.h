@@ -1,9 +1,9 @@
 // AdamW over the slices of the parameter buckets that this rank owns: everything without ZeRO, an N-th with it. Moments
 // are fp32 and lie at the same offsets as the slice.
 //
-// Offloaded (ZeRO-Offload; Ren et al., arXiv 2101.06840) the moments, a master copy of the weights and the gradients live
-// in host memory, pinned if asked: gradients are copied there as their buckets are reduced, the update runs on the CPU,
-// the new weights are copied back. On a CPU-only machine the copies are made all the same.
+// Offloaded (ZeRO-Offload; Ren et al., arXiv 2101.06840) the moments, a master copy of the weights and the gradients
+// live in host memory, pinned if asked: gradients are copied there as their buckets are reduced, the update runs on the
+// CPU, the new weights are copied back. On a CPU-only machine the copies are made all the same.
 #pragma once
 
 #include <torch/types.h>

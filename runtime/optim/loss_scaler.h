@@ -17,8 +17,7 @@ class LossScaler {
   explicit LossScaler(const config::Fp16& settings)
       : settings_(settings), dynamic_(settings.enabled && settings.loss_scale == 0) {
     if (settings_.enabled) {
-      state.scale =
-          dynamic_ ? std::exp2(static_cast<double>(settings_.initial_scale_power)) : settings_.loss_scale;
+      state.scale = dynamic_ ? std::exp2(static_cast<double>(settings_.initial_scale_power)) : settings_.loss_scale;
     }
     state.overflows_left = settings_.hysteresis;
   }

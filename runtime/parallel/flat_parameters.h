@@ -31,13 +31,14 @@ struct Bucket {
   int64_t count = 0;             // elements, a multiple of `slices`
   int slices = 1;                // N under ZeRO, else 1
   bool values_sharded = false, gradients_sharded = false;
-  int64_t content_id = 0;        // names the bucket in the trace
+  int64_t content_id = 0;  // names the bucket in the trace
 
   // [count]: the weights that the model computes with. Sharded: empty storage while they are not gathered.
   at::Tensor values;
   // [count] fp32. Sharded: empty storage while no gradient is under way.
   at::Tensor gradients;
-  // [count / slices] fp32: the slice that this rank updates, and the gradient for it. Views of the above unless sharded.
+  // [count / slices] fp32: the slice that this rank updates, and the gradient for it. Views of the above unless
+  // sharded.
   at::Tensor own_values, own_gradients;
 
   int64_t own_count() const { return count / slices; }
@@ -54,15 +55,15 @@ struct FlatParameters {
 
 struct FlatSettings {
   int zero_stage = 0;
-  int64_t bucket_elements = 0;          // a bucket closes before it grows beyond this; a larger parameter has its own
-  int64_t persistence_threshold = 0;    // ZeRO 3: parameters of at most so many elements stay whole
+  int64_t bucket_elements = 0;        // a bucket closes before it grows beyond this; a larger parameter has its own
+  int64_t persistence_threshold = 0;  // ZeRO 3: parameters of at most so many elements stay whole
   at::ScalarType compute_type = at::kFloat;  // ZeRO 3: matrices are gathered in this type
-  comm::Group* dense_group = nullptr;   // dp × cp; null = this rank alone
-  comm::Group* expert_group = nullptr;  // edp
+  comm::Group* dense_group = nullptr;        // dp × cp; null = this rank alone
+  comm::Group* expert_group = nullptr;       // edp
 };
 
-/// Moves the parameters (in order of use) into buckets; their tensors stay the same leaves. Collective over nothing: the
-/// values are already equal on all ranks of a group. The word embedding has a bucket of its own, since two pipeline
+/// Moves the parameters (in order of use) into buckets; their tensors stay the same leaves. Collective over nothing:
+/// the values are already equal on all ranks of a group. The word embedding has a bucket of its own, since two pipeline
 /// stages may share it and must then own the same slice of it.
 FlatParameters flatten(std::vector<Parameter> parameters, const FlatSettings& settings);
 

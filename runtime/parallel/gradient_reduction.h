@@ -1,11 +1,13 @@
 // Gradient reduction over the data-parallel ranks, bucket by bucket, in the order in which backward finishes them, so
-// that the first buckets travel while backward still computes (Li et al., "PyTorch Distributed", VLDB 2020, section 3.2).
+// that the first buckets travel while backward still computes (Li et al., "PyTorch Distributed", VLDB 2020,
+// section 3.2).
 //
 // ZeRO 0 and 1 accumulate over the step's microbatches and reduce once, during the last backward: all-reduce, or
-// reduce-scatter to the owners. ZeRO 2 and 3 keep no full gradients: each microbatch's are reduce-scattered as they come
-// and added to the owners' slices.
+// reduce-scatter to the owners. ZeRO 2 and 3 keep no full gradients: each microbatch's are reduce-scattered as they
+// come and added to the owners' slices.
 //
-// Reductions are sums: the loss is scaled so that the sum over ranks and microbatches is the gradient of the global mean.
+// Reductions are sums: the loss is scaled so that the sum over ranks and microbatches is the gradient of the global
+// mean.
 #pragma once
 
 #include <cstdint>
@@ -19,8 +21,8 @@
 
 namespace taut::parallel {
 
-/// Elements of a bucket of `bucket_size_mb`; none = "auto": an eighth of the gradients within 1 … 25 MiB, enough buckets
-/// to overlap, each long enough to be worth its latency.
+/// Elements of a bucket of `bucket_size_mb`; none = "auto": an eighth of the gradients within 1 … 25 MiB, enough
+/// buckets to overlap, each long enough to be worth its latency.
 int64_t bucket_elements(std::optional<double> bucket_size_mb, int64_t gradient_bytes);
 
 struct ReductionSettings {

@@ -1,11 +1,11 @@
 // Bringing full weights to where they are used.
 //
-// ZeRO 1 and 2: after the optimizer has updated its slices, every bucket is all-gathered; the next forward pass waits for
-// a unit's buckets when it reaches the unit, not before, so that the gathers travel under the forward pass.
+// ZeRO 1 and 2: after the optimizer has updated its slices, every bucket is all-gathered; the next forward pass waits
+// for a unit's buckets when it reaches the unit, not before, so that the gathers travel under the forward pass.
 //
 // ZeRO 3: a unit's weights are gathered before it computes and freed after it has, in the forward and again in the
-// backward pass (FSDP; Zhao et al., arXiv 2304.11277, section 4). The next two units are gathered ahead, as long as they
-// are no more than stage3_prefetch_bucket_size elements and no more than stage3_max_live_parameters are live. With
+// backward pass (FSDP; Zhao et al., arXiv 2304.11277, section 4). The next two units are gathered ahead, as long as
+// they are no more than stage3_prefetch_bucket_size elements and no more than stage3_max_live_parameters are live. With
 // `reshard_after_forward` off weights stay from the forward to the backward pass, which saves the second gather.
 //
 // The model calls enter() on a unit's input and exit() on its output; they are identities that mark where, in either
@@ -23,7 +23,7 @@
 namespace taut::parallel {
 
 struct GatheringSettings {
-  bool overlap = true;                      // else every gather blocks where it is needed
+  bool overlap = true;  // else every gather blocks where it is needed
   bool reshard_after_forward = true;
   int64_t prefetch_elements = 50'000'000;     // of units gathered ahead
   int64_t max_live_elements = 1'000'000'000;  // no gather ahead beyond this; the unit in use is always gathered

@@ -24,8 +24,6 @@ class MicrobatchFeed {
   /// Starts the loader where this rank has one. `communicator` must outlive the feed.
   MicrobatchFeed(const config::Config& config, comm::Communicator& communicator, at::Device device, int64_t first_step);
 
-  bool needed() const { return needed_; }
-
   /// The next microbatch: inputs are tokens 0 … seq − 1 of each sample, labels 1 … seq. Collective over tp and cp.
   /// Throws taut::Error when the loader fails or is out of step with the trainer.
   Tokens next(int64_t step, int microbatch);

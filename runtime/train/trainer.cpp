@@ -53,8 +53,8 @@ const char* precision_name(const config::Config& config) {
   return config.fp16.enabled ? "fp16" : "fp32";
 }
 
-/// Matrix products in the compute type while it lives. The casts of the weights are cached until `clear_cache`: once a step, not once
-/// a microbatch.
+/// Matrix products in the compute type while it lives. The casts of the weights are cached until `clear_cache`: once a
+/// step, not once a microbatch.
 class Autocast {
  public:
   Autocast(at::DeviceType type, at::ScalarType compute_type) : type_(type), enabled_(compute_type != at::kFloat) {
@@ -87,13 +87,11 @@ Trainer::Trainer(const config::Config& config, const comm::LaunchEnvironment& en
   static const annotate::Name init_name("init");
   const annotate::Range init(init_name);
   const comm::Coordinates& at = communicator_.at();
-  first_stage_ = at.pp == 0;
-  last_stage_ = at.pp + 1 == communicator_.size().pp;
-  reports_ = at.dp == 0 && at.cp == 0 && at.tp == 0 && last_stage_;
+  reports_ = at.dp == 0 && at.cp == 0 && at.tp == 0 && at.pp + 1 == communicator_.size().pp;
 
   build_chunks();
-  shard_parameters();
   build_pipeline();
+  shard_parameters();
   if (!config_.checkpoint.dir.empty()) {
     if (const auto steps_done = checkpoint::newest(config_.checkpoint.dir)) {
       checkpoint::load(config_, *steps_done, {flat_, *optimizer_, scaler_}, communicator_);
@@ -112,13 +110,18 @@ Trainer::Trainer(const config::Config& config, const comm::LaunchEnvironment& en
 Trainer::~Trainer() = default;
 
 void Trainer::build_chunks() {
-  const int chunks = static_cast<int>(config_.parallel.virtual_pipeline_stages);
+  const int chunks = communicator_.size().pp == 1 ? 1 : static_cast<int>(config_.parallel.virtual_pipeline_stages);
   int unit = 0;
   for (int chunk = 0; chunk < chunks; ++chunk) {
-    const model::StageContext context{tensor_parallel_, &communicator_.cp(), config_.activation_checkpointing.mode,
-                                      chunk, unit};
-    chunks_.push_back(std::make_unique<model::GptStage>(
-        config_.model, model::plan_stage(config_, communicator_.at().pp), context, config_.seed, device_));
+    model::StageContext context{tensor_parallel_};
+    context.cp = &communicator_.cp();
+    context.ep = &communicator_.ep();
+    context.checkpointing = config_.activation_checkpointing.mode;
+    if (config_.model.num_experts > 0) context.experts = model::place_experts(config_.model, config_.parallel);
+    context.chunk = chunk;
+    context.first_unit = unit;
+    plans_.push_back(model::plan_stage(config_, communicator_.at().pp, chunk));
+    chunks_.push_back(std::make_unique<model::GptStage>(config_.model, plans_[chunk], context, config_.seed, device_));
     unit = chunks_.back()->end_unit();
   }
 }
@@ -147,8 +150,7 @@ void Trainer::shard_parameters() {
   parallel::ReductionSettings reduction;
   reduction.overlap = zero.stage > 0 ? zero.overlap_comm : config_.communication.overlap_grad_reduce;
   reduction.microbatches = static_cast<int>(config_.gradient_accumulation_steps);
-  reduction.split_backward = communicator_.size().pp > 1 &&
-                             config_.parallel.pipeline_schedule == config::PipelineSchedule::zero_bubble;
+  reduction.split_backward = deferred_.has_value();
   reduction_ = std::make_unique<parallel::GradientReduction>(flat_, reduction);
   if (zero.stage > 0 && communicator_.dp_cp().size() > 1) {
     gathering_ = std::make_unique<parallel::ParameterGathering>(
@@ -163,8 +165,10 @@ void Trainer::build_pipeline() {
   const int stages = communicator_.size().pp, microbatches = static_cast<int>(config_.gradient_accumulation_steps);
   // Without a pipeline every schedule is plain accumulation; 1f1b keeps one microbatch in flight.
   const auto schedule = stages == 1 ? parallel::one_forward_one_backward(1, microbatches)
-                                    : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches);
+                                    : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches,
+                                                              static_cast<int>(chunks_.size()));
   parallel::validate(schedule);
+  if (schedule.splits_backward) deferred_.emplace();
   pipeline_ = std::make_unique<parallel::PipelineRunner>(
       communicator_.pp(), schedule.programs[communicator_.at().pp],
       std::vector<int64_t>{config_.train_micro_batch_size_per_gpu, chunks_[0]->hidden_length(),
@@ -176,7 +180,8 @@ void Trainer::print_start() const {
   if (!reports_ || json_) return;
   const comm::MeshSize& size = communicator_.size();
   std::printf(
-      "%.2f M parameters on %d ranks (tp %d, pp %d, cp %d, ep %d, dp %d), ZeRO %lld, %s; peak %.0f GFLOP/s a rank (%s); "
+      "%.2f M parameters on %d ranks (tp %d, pp %d, cp %d, ep %d, dp %d), ZeRO %lld, %s; peak %.0f GFLOP/s a rank "
+      "(%s); "
       "MFU counts 6 FLOP a token and matrix parameter, causal attention at half\n",
       static_cast<double>(config::parameter_count(config_.model)) / 1e6, size.world(), size.tp, size.pp, size.cp,
       size.ep, size.dp, static_cast<long long>(config_.zero_optimization.stage), precision_name(config_), peak_ / 1e9,
@@ -202,30 +207,45 @@ void Trainer::run() {
   comm::barrier(communicator_.world());
 }
 
-at::Tensor Trainer::forward(int64_t step, int microbatch, const at::Tensor& input) {
+annotate::Microbatch Trainer::pass_of(int64_t step, int chunk, int microbatch, char pass) const {
+  return {step, communicator_.rank(), microbatch, communicator_.at().pp, chunk, pass, 0};
+}
+
+at::Tensor Trainer::forward(int64_t step, int chunk, int microbatch, const at::Tensor& input) {
   static const annotate::Name name("microbatch F");
-  const comm::Coordinates& at = communicator_.at();
-  const annotate::Range range(name, annotate::Microbatch{step, communicator_.rank(), microbatch, at.pp, 0, 'F', 0});
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'F'));
   const Autocast autocast(device_.type(), compute_type(config_));
-  const model::MicrobatchId id{step,
-                               (microbatch * communicator_.size().dp + at.dp) * config_.train_micro_batch_size_per_gpu};
+  std::optional<parallel::DeferredWeightGradients::Scope> defers;
+  if (deferred_) defers.emplace(*deferred_);
+  // The auxiliary losses are means over a microbatch: theirs is the mean over all microbatches.
+  const double microbatches = static_cast<double>(config_.gradient_accumulation_steps * communicator_.size().dp);
+  const model::MicrobatchId id{
+      step, (microbatch * communicator_.size().dp + communicator_.at().dp) * config_.train_micro_batch_size_per_gpu,
+      scaler_.scale() / microbatches};
+  model::GptStage& stage = *chunks_[chunk];
   Tokens tokens;
-  if (feed_->needed()) {
+  if (needs_tokens(chunk)) {
     tokens = std::move(tokens_.at(microbatch));
     tokens_.erase(microbatch);
   }
-  const at::Tensor hidden = chunks_[0]->forward(first_stage_ ? tokens.inputs : input, id);
-  if (!last_stage_) return hidden;
-  const at::Tensor loss = chunks_[0]->loss(hidden, tokens.labels);
+  const at::Tensor hidden = stage.forward(plans_[chunk].first ? tokens.inputs : input, id);
+  if (!plans_[chunk].last) return hidden;
+  const at::Tensor loss = stage.loss(hidden, tokens.labels);
   loss_.add_(at::stack({loss.detach().to(at::kDouble), (tokens.labels >= 0).sum().to(at::kDouble)}));
-  return loss * (scaler_.scale() / step_tokens_);
+  return loss * loss_factor();
 }
 
-void Trainer::backward(int64_t step, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
+void Trainer::backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
   static const annotate::Name name("microbatch B");
-  const annotate::Range range(
-      name, annotate::Microbatch{step, communicator_.rank(), microbatch, communicator_.at().pp, 0, 'B', 0});
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'B'));
   output.backward(gradient);
+  if (deferred_) deferred_->finish_backward(chunk, microbatch);
+}
+
+void Trainer::weight_gradients(int64_t step, int chunk, int microbatch) {
+  static const annotate::Name name("microbatch W");
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'W'));
+  deferred_->run(chunk, microbatch);
 }
 
 void Trainer::finish_gradients(int64_t step) {
@@ -272,13 +292,15 @@ StepReport Trainer::train_step(int64_t step) {
   reduction_->begin_step(step);
   loss_ = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device_));
   parallel::StageWork work;
-  work.prepare = [&](int microbatch) {
-    if (feed_->needed()) tokens_[microbatch] = feed_->next(step, microbatch);
+  work.prepare = [&](int chunk, int microbatch) {
+    if (needs_tokens(chunk)) tokens_[microbatch] = feed_->next(step, microbatch);
   };
-  work.forward = [&](int microbatch, const at::Tensor& input) { return forward(step, microbatch, input); };
-  work.backward = [&](int microbatch, const at::Tensor&, const at::Tensor& output, const at::Tensor& gradient) {
-    backward(step, microbatch, output, gradient);
+  work.forward = [&](int chunk, int microbatch, const at::Tensor& input) {
+    return forward(step, chunk, microbatch, input);
   };
+  work.backward = [&](int chunk, int microbatch, const at::Tensor&, const at::Tensor& output,
+                      const at::Tensor& gradient) { backward(step, chunk, microbatch, output, gradient); };
+  work.weight_gradients = [&](int chunk, int microbatch) { weight_gradients(step, chunk, microbatch); };
   pipeline_->run(work);
   finish_gradients(step);
 
@@ -300,6 +322,8 @@ StepReport Trainer::train_step(int64_t step) {
   }
   if (scaler_.step(report.grad_norm)) update_weights(step, report.lr, gradient_scale);
   save_if_due(step + 1);
+
+  for (const auto& chunk : chunks_) chunk->mark_routing(step);
 
   const int64_t replica_tokens =
       config_.train_micro_batch_size_per_gpu * config_.gradient_accumulation_steps * config_.model.seq_length;
