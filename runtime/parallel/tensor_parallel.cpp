@@ -51,7 +51,7 @@ at::Tensor gathered_sequence(const at::Tensor& part, TensorParallel& tp) {
   const at::Tensor input = part.contiguous();
   const int64_t batch = input.size(0), length = input.size(1), width = input.size(2);
   const at::Tensor parts = at::empty({tp.size(), batch, length, width}, input.options());
-  comm::all_gather_into_tensor(*tp.group, parts, input, kActivation);
+  comm::all_gather_into_tensor(*tp.group, parts.flatten(0, 1), input, kActivation);
   return parts.transpose(0, 1).reshape({batch, tp.size() * length, width});
 }
 
@@ -59,7 +59,7 @@ at::Tensor reduce_scattered_sequence(const at::Tensor& whole, TensorParallel& tp
   const int64_t batch = whole.size(0), length = whole.size(1) / tp.size(), width = whole.size(2);
   const at::Tensor parts = whole.view({batch, tp.size(), length, width}).transpose(0, 1).contiguous();
   const at::Tensor own = at::empty({batch, length, width}, whole.options());
-  comm::reduce_scatter(*tp.group, own, parts, kActivation);
+  comm::reduce_scatter(*tp.group, own, parts.flatten(0, 1), kActivation);
   return own;
 }
 
