@@ -180,6 +180,32 @@ at::Tensor query_rows(const at::Tensor& tensor, const Piece& piece) {
 /// Types are those of the inputs, autocast or not: nothing in here may be cast behind our back.
 using NoAutocast = c10::impl::ExcludeDispatchKeyGuard;
 
+/// Dense causal attention of a whole sequence as one block.
+struct OneBlockAttention : torch::autograd::Function<OneBlockAttention> {
+  static Variable forward(AutogradContext* ctx, const Variable& query, const Variable& key, const Variable& value) {
+    const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+    const at::Tensor q = heads_first(query);
+    const BlockOutput block =
+        block_forward(choose_kernel(q, kCausal), q, heads_first(key), heads_first(value), kCausal);
+    const at::Tensor result = block.output.transpose(1, 2).flatten(2, 3);
+    ctx->save_for_backward({query, key, value, result, block.log_sum_exp});
+    return result;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    const NoAutocast no_autocast(c10::autocast_dispatch_keyset);
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &query = saved[0], q = heads_first(query);
+    const BlockGradients block = block_backward(
+        choose_kernel(q, kCausal), heads_first(gradients[0].contiguous().view(query.sizes())), q, heads_first(saved[1]),
+        heads_first(saved[2]), heads_first(saved[3].view(query.sizes())), saved[4], kCausal);
+    const auto as_given = [&](const at::Tensor& gradient) { return gradient.transpose(1, 2).to(query.scalar_type()); };
+    return {as_given(block.query), as_given(block.key), as_given(block.value)};
+  }
+
+  static inline const BlockMask kCausal{false, true, {}};
+};
+
 struct PiecewiseAttention : torch::autograd::Function<PiecewiseAttention> {
   static Variable forward(AutogradContext* ctx, const Variable& query, const Variable& key, const Variable& value,
                           const AttentionShape& shape, comm::Group* cp) {
@@ -268,8 +294,12 @@ at::Tensor attention(const at::Tensor& query, const at::Tensor& key, const at::T
   if ((cp != nullptr && cp->size() > 1) || shape.kind != config::Attention::dense) {
     return PiecewiseAttention::apply(query, key, value, shape, cp);
   }
+  const at::Tensor q = heads_first(query);
+  if (backward_widens(choose_kernel(q, OneBlockAttention::kCausal), q)) {
+    return OneBlockAttention::apply(query, key, value);
+  }
   const at::Tensor output =
-      at::scaled_dot_product_attention(query.transpose(1, 2), key.transpose(1, 2), value.transpose(1, 2), {}, 0.0,
+      at::scaled_dot_product_attention(q, heads_first(key), heads_first(value), {}, 0.0,
                                        /*is_causal=*/true, {}, /*enable_gqa=*/key.size(2) < query.size(2));
   return output.transpose(1, 2).flatten(2, 3);
 }

@@ -2,7 +2,8 @@
 // mask) v, grouped queries included. Masks are defined in runtime/config/attention_mask.h: dense, sliding window,
 // block-sparse.
 //
-// One rank, dense: LibTorch's scaled_dot_product_attention. Everything else is a list of pieces, each a set of
+// One rank, dense: LibTorch's scaled_dot_product_attention, with a faster backward for short 16-bit sequences on CPUs.
+// Everything else is a list of pieces, each a set of
 // neighbouring queries against the keys that they see: key blocks that the mask removes cost neither computation nor,
 // over ranks, transfer. attention_plan.h lists the pieces, attention_block.h computes one.
 //

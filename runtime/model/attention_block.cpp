@@ -102,10 +102,8 @@ std::optional<at::Tensor> optional_bias(const BlockMask& mask) {
 BlockGradients cpu_flash_backward(const at::Tensor& output_gradient, const at::Tensor& query, const at::Tensor& key,
                                   const at::Tensor& value, const at::Tensor& output, const at::Tensor& log_sum_exp,
                                   const BlockMask& mask) {
-  // Below 192 queries the kernel works in strips of 32, and its 16-bit products of that height take twice as long as
-  // 32-bit ones (AVX-512 without AMX); the copies are small beside that.
   const at::ScalarType given = query.scalar_type();
-  const bool widen = (given == at::kBFloat16 || given == at::kHalf) && query.size(2) < 192;
+  const bool widen = backward_widens(BlockKernel::cpu_flash, query);
   const at::ScalarType type = widen ? at::kFloat : given;
   std::optional<at::Tensor> bias;
   if (mask.bias.defined()) bias = mask.bias.to(type);
@@ -121,6 +119,14 @@ at::Tensor band_bias(int64_t queries, int64_t keys, int64_t lower, int64_t upper
   const at::Tensor offset = at::arange(keys, options.dtype(at::kLong)).unsqueeze(0) -
                             at::arange(queries, options.dtype(at::kLong)).unsqueeze(1);
   return at::zeros({queries, keys}, options).masked_fill_((offset < lower).logical_or_(offset > upper), -kInfinity);
+}
+
+bool backward_widens(BlockKernel kernel, const at::Tensor& query) {
+  if (kernel != BlockKernel::cpu_flash) return false;
+  // Below 192 queries the kernel works in strips of 32, whose 16-bit products take up to twice as long as 32-bit ones
+  // (AVX-512 without AMX); so do products with few columns. The copies are small beside that.
+  const bool half = query.scalar_type() == at::kBFloat16 || query.scalar_type() == at::kHalf;
+  return half && (query.size(2) < 192 || (query.size(2) < 512 && query.size(3) <= 32));
 }
 
 BlockKernel choose_kernel(const at::Tensor& query, const BlockMask& mask) {

@@ -23,6 +23,9 @@ at::Tensor band_bias(int64_t queries, int64_t keys, int64_t lower, int64_t upper
 
 BlockKernel choose_kernel(const at::Tensor& query, const BlockMask& mask);
 
+/// Whether block_backward computes 16-bit inputs in fp32 because that is faster.
+bool backward_widens(BlockKernel kernel, const at::Tensor& query);
+
 struct BlockOutput {
   at::Tensor output;       // [batch, heads, queries, head_dim], query's type
   at::Tensor log_sum_exp;  // [batch, heads, queries] of the scaled scores, fp32 (double for double)

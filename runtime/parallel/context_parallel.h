@@ -6,7 +6,7 @@
 // Sliding-window attention: every position but the first few sees equally many others, so rank r holds the r-th of cp
 // equal chunks: its keys then come from itself and, where the window crosses its start, from the ranks before it.
 //
-// Every length must be divisible by 2 · cp (zig-zag) or cp. Thread-safe: no state.
+// Every length must be divisible by 2 · cp (zig-zag) or cp, else taut::Error. Thread-safe: no state.
 #pragma once
 
 #include <torch/types.h>

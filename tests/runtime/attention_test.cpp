@@ -10,6 +10,7 @@
 
 #include "runtime/model/attention_block.h"
 #include "runtime/parallel/context_parallel.h"
+#include "taut.h"
 #include "tests/runtime/thread_ranks.h"
 
 namespace taut::model {
@@ -255,6 +256,12 @@ TEST(ContextParallel, ZigZagPairsEarlyAndLateChunksAndWindowsTakeChunksInOrder) 
                    part = parallel::take_sequence(batch, 1, 1, 4, Attention::dense);
   EXPECT_TRUE(at::equal(part, batch.index_select(1, of(1, Attention::dense))));
   EXPECT_TRUE(part.is_contiguous());
+}
+
+TEST(ContextParallel, SequenceThatCannotBeCutEvenlyIsRefused) {
+  EXPECT_THROW(parallel::local_positions(20, 0, 4, Attention::dense), Error);
+  EXPECT_EQ(parallel::local_positions(20, 0, 4, Attention::sliding_window).size(0), 5);
+  EXPECT_EQ(parallel::local_positions(21, 0, 1, Attention::dense).size(0), 21);
 }
 
 }  // namespace
