@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "runtime/config/memory.h"
 #include "runtime/config/model_math.h"
 #include "runtime/config/names.h"
 
@@ -63,9 +64,14 @@ Json layout_json(const Config& c) {
                               {"parameters_per_rank", parameter_count_on_stage(c, pp)},
                               {"memory_bytes",
                                {{"weights", memory.weights},
+                                {"weight_copies", memory.weight_copies},
                                 {"gradients", memory.gradients},
                                 {"optimizer", memory.optimizer},
                                 {"activations", memory.activations},
+                                {"logits", memory.logits},
+                                {"communication", memory.communication},
+                                {"workspace", memory.workspace},
+                                {"host", memory.host},
                                 {"total", memory.total()}}}});
   }
   return json;

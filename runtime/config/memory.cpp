@@ -1,0 +1,120 @@
+#include "runtime/config/memory.h"
+
+#include <algorithm>
+
+#include "runtime/config/model_math.h"
+
+namespace taut::config {
+namespace {
+
+/// The sizes that every term is made of, as numbers of elements; see the header for the letters.
+struct Sizes {
+  double n, h, f, V, heads, groups, t;  // heads = a·d / t, groups = g·d / t: what one rank holds
+  double head_count;                    // a / t
+  double stream;                        // share of the residual stream that a rank holds: 1 / t with sequence parallel
+  double e;                             // bytes of the compute type
+};
+
+Sizes sizes_of(const Config& c) {
+  const Model& m = c.model;
+  const Parallel& p = c.parallel;
+  Sizes z{};
+  z.t = static_cast<double>(p.tensor_parallel_size);
+  z.n = static_cast<double>(c.train_micro_batch_size_per_gpu) * static_cast<double>(m.seq_length) /
+        static_cast<double>(p.context_parallel_size);
+  z.h = static_cast<double>(m.hidden_size);
+  z.f = static_cast<double>(m.ffn_hidden_size > 0 ? m.ffn_hidden_size : 4 * m.hidden_size) / z.t;
+  z.V = static_cast<double>(m.vocab_size) / z.t;
+  const double head_dim = z.h / static_cast<double>(m.num_attention_heads);
+  z.heads = z.h / z.t;
+  z.groups = static_cast<double>(m.num_query_groups > 0 ? m.num_query_groups : m.num_attention_heads) * head_dim / z.t;
+  z.head_count = static_cast<double>(m.num_attention_heads) / z.t;
+  z.stream = p.sequence_parallel ? 1.0 / z.t : 1.0;
+  z.e = c.bf16.enabled || c.fp16.enabled ? 2.0 : 4.0;
+  return z;
+}
+
+/// What attention keeps beside its input and output projections' inputs, bytes.
+double attention_bytes(const Config& c, const Sizes& z) {
+  const bool rope = c.model.position_embedding == PositionEmbedding::rope;
+  const bool repeated = z.groups < z.heads;  // grouped keys and values are expanded to one per query head
+  double elements = 0;
+  if (rope) elements += z.heads + z.groups;                    // rotated query and key, in one tensor
+  if (repeated) elements += 2 * z.heads;                       // expanded keys and values
+  if (!repeated || !rope) elements += z.heads + 2 * z.groups;  // the projection's output: value, unrotated query
+  elements += z.heads;                                         // output, also the output projection's input
+  return z.n * (z.e * elements + 4.0 * z.head_count);          // log-sum-exp is fp32
+}
+
+double mlp_bytes(const Config& c, const Sizes& z) {
+  // SwiGLU: gate and up in one tensor, the gate after SiLU, their product. GELU: input and output.
+  return z.n * z.e * z.f * (c.model.activation == Activation::swiglu ? 4.0 : 2.0);
+}
+
+/// What a layer keeps from forward to backward, bytes.
+double layer_bytes(const Config& c, const Sizes& z) {
+  const double statistics = c.model.normalization == Normalization::layernorm ? 8.0 : 4.0;
+  const double norms = 2.0 * z.n * z.stream * (4.0 * z.h + statistics + z.e * z.h);
+  const double dropout = c.model.dropout > 0 ? 2.0 * z.n * z.stream * 4.0 * z.h : 0.0;  // two masks
+  return norms + attention_bytes(c, z) + mlp_bytes(c, z) + dropout;
+}
+
+/// What backward needs at most beside what forward kept, in one layer: the stream's gradient and the MLP's.
+double layer_workspace(const Config& c, const Sizes& z) {
+  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (c.model.activation == Activation::swiglu ? 2.0 : 1.0));
+}
+
+}  // namespace
+
+double layers_in_flight(const Config& c, int64_t pp) {
+  const int64_t stages = c.parallel.pipeline_parallel_size, microbatches = c.gradient_accumulation_steps;
+  const int64_t chunks = c.parallel.virtual_pipeline_stages;
+  const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  if (stages == 1) return layers;  // each microbatch's backward follows its forward
+  switch (c.parallel.pipeline_schedule) {
+    case PipelineSchedule::gpipe:
+      return layers * static_cast<double>(microbatches);
+    case PipelineSchedule::one_f_one_b:
+    case PipelineSchedule::zero_bubble:
+      return layers * static_cast<double>(std::min(stages - pp, microbatches));
+    case PipelineSchedule::interleaved_1f1b: {
+      const int64_t warm_up = 2 * (stages - pp - 1) + (chunks - 1) * stages;
+      const int64_t kept = std::min(warm_up + 1, microbatches * chunks);
+      return layers / static_cast<double>(chunks) * static_cast<double>(kept);
+    }
+  }
+  return layers;
+}
+
+MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
+  const Sizes z = sizes_of(c);
+  const HeldParameters held = held_parameters(c, pp, ep);
+  const auto parameters = static_cast<double>(held.total());
+  const int64_t stages = c.parallel.pipeline_parallel_size;
+  const bool first = pp == 0, last = pp == stages - 1;
+
+  MemoryEstimate memory;
+  memory.weights = 4.0 * parameters;
+  memory.gradients = 4.0 * parameters;
+  memory.optimizer = 8.0 * parameters;
+  if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
+
+  const double layers = layers_in_flight(c, pp);
+  const double microbatches = layers / static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  const double stream = 4.0 * z.n * z.h * z.stream;
+  memory.activations = layers * layer_bytes(c, z);
+  if (first && c.model.dropout > 0) memory.activations += microbatches * stream;
+  if (!last) memory.activations += microbatches * stream;  // the output, until its gradient comes
+  if (last) memory.activations += microbatches * (stream + z.e * z.n * z.h * z.stream);  // the final norm, in and out
+
+  // The step's peak is where backward begins: in the head, or in the last layer once the head's tensors are gone.
+  const double workspace = layer_workspace(c, z), softmax = 4.0 * z.n * z.V;
+  const double of_others = last ? (microbatches - 1) * softmax : 0;  // of microbatches whose backward is to come
+  // Softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a copy.
+  const double head = last ? (z.t > 1 ? 2 * softmax + (z.e == 2.0 ? softmax / 2 : 0) : 3 * softmax) : 0;
+  memory.logits = of_others + (head > workspace ? head : 0);
+  memory.workspace = head > workspace ? 0 : workspace;
+  return memory;
+}
+
+}  // namespace taut::config
