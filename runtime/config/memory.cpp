@@ -46,6 +46,11 @@ double attention_bytes(const Config& c, const Sizes& z) {
   return z.n * (z.e * elements + 4.0 * z.head_count);          // log-sum-exp is fp32
 }
 
+/// Of that, what selective recomputation does not keep: all but the projection's output and attention's own output.
+double recomputed_attention_bytes(const Config& c, const Sizes& z) {
+  return attention_bytes(c, z) - z.n * z.e * (2 * z.heads + 2 * z.groups);
+}
+
 double mlp_bytes(const Config& c, const Sizes& z) {
   // SwiGLU: gate and up in one tensor, the gate after SiLU, their product. GELU: input and output.
   return z.n * z.e * z.f * (c.model.activation == Activation::swiglu ? 4.0 : 2.0);
@@ -86,29 +91,91 @@ double layers_in_flight(const Config& c, int64_t pp) {
   return layers;
 }
 
+namespace {
+
+/// How many ranks share what ZeRO divides.
+struct Sharing {
+  double dense, experts;
+};
+Sharing sharing(const Config& c) {
+  const auto ranks = static_cast<double>(c.data_parallel_size() * c.parallel.context_parallel_size);
+  return {ranks, ranks / static_cast<double>(c.parallel.expert_parallel_size)};
+}
+
+/// Weights under ZeRO 3: shards, and in full what is small enough to stay; the units that are gathered at a time.
+struct Stage3 {
+  double kept_whole = 0;     // elements
+  double gathered_unit = 0;  // elements of the largest unit
+  double gathered_all = 0;   // elements of all units
+};
+Stage3 stage3_parts(const Config& c, int64_t pp, int64_t ep) {
+  Stage3 parts;
+  double layer = 0, other = 0;
+  const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  for (const HeldTensors& tensors : held_tensors(c, pp, ep)) {
+    const double elements = static_cast<double>(tensors.count) * static_cast<double>(tensors.elements);
+    if (tensors.elements <= c.zero_optimization.stage3_param_persistence_threshold) {
+      parts.kept_whole += elements;
+      continue;
+    }
+    parts.gathered_all += elements;
+    (tensors.in_layer ? layer : other) += tensors.in_layer ? elements / layers : elements;
+  }
+  parts.gathered_unit = std::max(layer, other);
+  return parts;
+}
+
+void add_parameter_memory(MemoryEstimate& memory, const Config& c, const Sizes& z, int64_t pp, int64_t ep) {
+  const HeldParameters held = held_parameters(c, pp, ep);
+  const ZeroOptimization& zero = c.zero_optimization;
+  const Sharing ranks = sharing(c);
+  const auto dense = static_cast<double>(held.dense()), experts = static_cast<double>(held.experts);
+  const double whole = dense + experts, shard = dense / ranks.dense + experts / ranks.experts;
+
+  memory.weights = 4.0 * whole;
+  memory.gradients = 4.0 * (zero.stage >= 2 ? shard : whole);
+  memory.optimizer = 8.0 * (zero.stage >= 1 ? shard : whole);
+  if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
+  if (zero.stage >= 2 && ranks.dense > 1) {
+    memory.communication += 4.0 * std::min(static_cast<double>(zero.reduce_bucket_size), whole);
+  }
+  if (zero.stage == 3 && ranks.dense > 1) {
+    const Stage3 parts = stage3_parts(c, pp, ep);
+    memory.weights = 4.0 * (shard + parts.kept_whole);
+    memory.weight_copies = 0;
+    const double live = zero.reshard_after_forward ? 2 * parts.gathered_unit : parts.gathered_all;
+    memory.communication += z.e * std::min(live, parts.gathered_all);
+  }
+  if (zero.offload_optimizer.device == OffloadDevice::cpu) {
+    const double states = zero.stage >= 1 ? shard : whole;
+    memory.host = (8.0 + 4.0 + 4.0) * states;  // moments, masters, the gradients' copy
+    memory.optimizer = 0;
+  }
+}
+
+}  // namespace
+
 MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   const Sizes z = sizes_of(c);
-  const HeldParameters held = held_parameters(c, pp, ep);
-  const auto parameters = static_cast<double>(held.total());
   const int64_t stages = c.parallel.pipeline_parallel_size;
   const bool first = pp == 0, last = pp == stages - 1;
-
   MemoryEstimate memory;
-  memory.weights = 4.0 * parameters;
-  memory.gradients = 4.0 * parameters;
-  memory.optimizer = 8.0 * parameters;
-  if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
+  add_parameter_memory(memory, c, z, pp, ep);
 
   const double layers = layers_in_flight(c, pp);
   const double microbatches = layers / static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
   const double stream = 4.0 * z.n * z.h * z.stream;
-  memory.activations = layers * layer_bytes(c, z);
+  const double layer = layer_bytes(c, z);
+  const bool full = c.activation_checkpointing.mode == CheckpointingMode::full;
+  const bool selective = c.activation_checkpointing.mode == CheckpointingMode::selective;
+  const double recomputed = full ? layer - stream : selective ? recomputed_attention_bytes(c, z) : 0;
+  memory.activations = layers * (layer - recomputed);
   if (first && c.model.dropout > 0) memory.activations += microbatches * stream;
   if (!last) memory.activations += microbatches * stream;  // the output, until its gradient comes
   if (last) memory.activations += microbatches * (stream + z.e * z.n * z.h * z.stream);  // the final norm, in and out
 
   // The step's peak is where backward begins: in the head, or in the last layer once the head's tensors are gone.
-  const double workspace = layer_workspace(c, z), softmax = 4.0 * z.n * z.V;
+  const double workspace = recomputed + layer_workspace(c, z), softmax = 4.0 * z.n * z.V;
   const double of_others = last ? (microbatches - 1) * softmax : 0;  // of microbatches whose backward is to come
   // Softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a copy.
   const double head = last ? (z.t > 1 ? 2 * softmax + (z.e == 2.0 ? softmax / 2 : 0) : 3 * softmax) : 0;

@@ -58,26 +58,57 @@ int64_t experts_on_rank(const Config& config, int64_t ep) {
   return config.model.num_experts / config.parallel.expert_parallel_size;
 }
 
-HeldParameters held_parameters(const Config& config, int64_t pp, int64_t ep) {
+int64_t fullest_expert_rank(const Config& config) {
+  int64_t fullest = 0;
+  for (int64_t ep = 1; ep < config.parallel.expert_parallel_size; ++ep) {
+    if (experts_on_rank(config, ep) > experts_on_rank(config, fullest)) fullest = ep;
+  }
+  return fullest;
+}
+
+std::vector<HeldTensors> held_tensors(const Config& config, int64_t pp, int64_t ep) {
   const Model& m = config.model;
   const int64_t stages = config.parallel.pipeline_parallel_size, tp = config.parallel.tensor_parallel_size;
-  const int64_t layers = layers_per_stage(config)[static_cast<size_t>(pp)];
-  const int64_t embedding = m.vocab_size * m.hidden_size / tp;
-  HeldParameters held;
-  held.matrices = layers * attention_parameters(m) / tp;
-  if (m.num_experts > 0) {
-    held.experts = layers * experts_on_rank(config, ep) * mlp_parameters(m) / tp;
-  } else {
-    held.matrices += layers * mlp_parameters(m) / tp;
-  }
-  held.replicated = layers * (router_parameters(m) + 2 * norm_parameters(m));
-  if (pp == 0) held.replicated += position_parameters(m);
-  if (pp == stages - 1) {
-    held.replicated += norm_parameters(m);
-    held.matrices += embedding;
-  }
-  if (pp == 0 && !(m.tie_embeddings && stages == 1)) held.embedding = embedding;
+  const int64_t layers = layers_per_stage(config)[static_cast<size_t>(pp)], h = m.hidden_size, ffn = ffn_size(m);
+  const int64_t table = m.vocab_size * h / tp, norm_tensors = norm_parameters(m) / h;
+  const bool first = pp == 0, last = pp == stages - 1, gated = m.activation == Activation::swiglu;
+  const int64_t mlps = layers * (m.num_experts > 0 ? experts_on_rank(config, ep) : 1);
+  const TensorKind mlp_kind = m.num_experts > 0 ? TensorKind::expert : TensorKind::matrix;
+  std::vector<HeldTensors> held = {
+      {TensorKind::matrix, layers, (attention_parameters(m) - h * h) / tp, true},  // query, key and value in one
+      {TensorKind::matrix, layers, h * h / tp, true},
+      {mlp_kind, mlps, (gated ? 2 : 1) * h * ffn / tp, true},
+      {mlp_kind, mlps, h * ffn / tp, true},
+      {TensorKind::replicated, 2 * layers * norm_tensors, h, true},
+  };
+  if (m.num_experts > 0) held.push_back({TensorKind::replicated, layers, router_parameters(m), true});
+  if (first && position_parameters(m) > 0) held.push_back({TensorKind::replicated, 1, position_parameters(m), false});
+  if (last) held.push_back({TensorKind::replicated, norm_tensors, h, false});
+  if (last) held.push_back({TensorKind::matrix, 1, table, false});
+  if (first && !(m.tie_embeddings && last)) held.push_back({TensorKind::embedding, 1, table, false});
   return held;
+}
+
+HeldParameters held_parameters(const Config& config, int64_t pp, int64_t ep) {
+  HeldParameters sum;
+  for (const HeldTensors& tensors : held_tensors(config, pp, ep)) {
+    const int64_t elements = tensors.count * tensors.elements;
+    switch (tensors.kind) {
+      case TensorKind::matrix:
+        sum.matrices += elements;
+        break;
+      case TensorKind::embedding:
+        sum.embedding += elements;
+        break;
+      case TensorKind::replicated:
+        sum.replicated += elements;
+        break;
+      case TensorKind::expert:
+        sum.experts += elements;
+        break;
+    }
+  }
+  return sum;
 }
 
 int64_t parameter_count_on_stage(const Config& config, int64_t pp, int64_t ep) {

@@ -21,16 +21,28 @@ std::vector<int64_t> layers_per_stage(const Config& config);
 /// Parameters of the whole model; a tied embedding counts once.
 int64_t parameter_count(const Model& model);
 
-/// Parameters that one rank holds before ZeRO divides them, by how they are stored.
-struct HeldParameters {
-  int64_t matrices = 0;    // that take part in products, split over tp: attention, MLP, head (also when it is tied)
-  int64_t embedding = 0;   // the token table of a stage that does not use it as head, split over tp
-  int64_t replicated = 0;  // norms, positions, routers: whole on every tp rank
-  int64_t experts = 0;     // matrices of the experts on this rank, split over tp
-  int64_t total() const { return matrices + embedding + replicated + experts; }
+/// Tensors of one kind that one rank holds, each of `elements`.
+enum class TensorKind {
+  matrix,      // takes part in products, split over tp: attention, MLP, head (also when it is tied)
+  embedding,   // the token table of a stage that does not use it as head, split over tp
+  replicated,  // norms, positions, routers: whole on every tp rank
+  expert       // a matrix of an expert on this rank, split over tp
 };
-/// Of a rank of pipeline stage `pp` and expert-parallel rank `ep`. With a tied head the last of several stages holds
-/// its own copy of the embedding.
+struct HeldTensors {
+  TensorKind kind;
+  int64_t count, elements;
+  bool in_layer;  // of each layer; else the embedding's or the head's
+};
+/// What a rank of pipeline stage `pp` and expert-parallel rank `ep` holds before ZeRO divides it. With a tied head the
+/// last of several stages holds its own copy of the embedding.
+std::vector<HeldTensors> held_tensors(const Config& config, int64_t pp, int64_t ep = 0);
+
+/// Their elements, by kind.
+struct HeldParameters {
+  int64_t matrices = 0, embedding = 0, replicated = 0, experts = 0;
+  int64_t dense() const { return matrices + embedding + replicated; }
+  int64_t total() const { return dense() + experts; }
+};
 HeldParameters held_parameters(const Config& config, int64_t pp, int64_t ep = 0);
 
 /// held_parameters().total().
@@ -38,6 +50,9 @@ int64_t parameter_count_on_stage(const Config& config, int64_t pp, int64_t ep = 
 
 /// Experts that expert-parallel rank `ep` holds in each layer: parallel.expert_placement, else in order.
 int64_t experts_on_rank(const Config& config, int64_t ep);
+
+/// The expert-parallel rank that holds most experts.
+int64_t fullest_expert_rank(const Config& config);
 
 /// Floating-point operations per trained token, forward and backward, without recomputation. Convention of Megatron and
 /// torchtitan (causal attention counted at half of PaLM's): 6 × (parameters in matrix products, head included,
