@@ -243,6 +243,40 @@ Handle start_reduce_scatter(Group& group, const at::Tensor& output, const at::Te
                });
 }
 
+void check_rows(const Group& group, const char* which, const at::Tensor& tensor, const std::vector<int64_t>& rows) {
+  const int64_t held = tensor.dim() > 0 ? tensor.size(0) : 0;
+  int64_t sum = 0;
+  bool valid = rows.empty() ? held % group.size() == 0 : static_cast<int>(rows.size()) == group.size();
+  for (const int64_t count : rows) {
+    valid = valid && count >= 0;
+    sum += count;
+  }
+  if (valid && (rows.empty() || sum == held)) return;
+  std::string counts;
+  for (const int64_t count : rows) counts += (counts.empty() ? "" : ", ") + std::to_string(count);
+  throw Error("all_to_all on group " + group.name() + ": the " + which + " has " + std::to_string(held) +
+                  " rows, its blocks [" + counts + "]",
+              "one count for each of the " + std::to_string(group.size()) +
+                  " members, none negative, that sum to the rows; none at all for equal blocks");
+}
+
+Handle start_all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input,
+                        const std::vector<int64_t>& output_rows, const std::vector<int64_t>& input_rows, ContentTag tag,
+                        bool is_async) {
+  check_rows(group, "output", output, output_rows);
+  check_rows(group, "input", input, input_rows);
+  if (group.size() == 1) {
+    output.copy_(input);
+    return Handle();
+  }
+  return start(group, CollectiveOp::all_to_all, input.nbytes(), dtype_of(input), tag, -1, is_async, {output, input},
+               [output, input, output_rows, input_rows](c10d::Backend& backend) {
+                 at::Tensor out = output, in = input;
+                 std::vector<int64_t> out_rows = output_rows, in_rows = input_rows;
+                 return backend.alltoall_base(out, in, out_rows, in_rows);
+               });
+}
+
 // Messages of one direction are numbered; the number doubles as Gloo's tag, so that none can be taken for another.
 int message_tag(Group& group, bool sending, int peer) {
   return static_cast<int>(group.impl().next_message[{sending, peer}] % (1 << 20));
@@ -287,6 +321,11 @@ Handle all_gather_into_tensor_async(Group& group, const at::Tensor& output, cons
 Handle reduce_scatter_async(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag) {
   return start_reduce_scatter(group, output, input, tag, true);
 }
+Handle all_to_all_async(Group& group, const at::Tensor& output, const at::Tensor& input,
+                        const std::vector<int64_t>& output_rows, const std::vector<int64_t>& input_rows,
+                        ContentTag tag) {
+  return start_all_to_all(group, output, input, output_rows, input_rows, tag, true);
+}
 Handle send_async(Group& group, const at::Tensor& tensor, int to_member, ContentTag tag) {
   return start_send(group, tensor, to_member, tag, true);
 }
@@ -302,6 +341,10 @@ void all_gather_into_tensor(Group& group, const at::Tensor& output, const at::Te
 }
 void reduce_scatter(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag) {
   start_reduce_scatter(group, output, input, tag, false).wait();
+}
+void all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input,
+                const std::vector<int64_t>& output_rows, const std::vector<int64_t>& input_rows, ContentTag tag) {
+  start_all_to_all(group, output, input, output_rows, input_rows, tag, false).wait();
 }
 void send(Group& group, const at::Tensor& tensor, int to_member, ContentTag tag) {
   start_send(group, tensor, to_member, tag, false).wait();

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <memory>
 #include <string_view>
+#include <vector>
 
 #include "runtime/comm/process_group.h"
 
@@ -52,6 +53,12 @@ Handle all_gather_into_tensor_async(Group& group, const at::Tensor& output, cons
                                     ContentTag tag = {});
 /// `output` [n, …] becomes this member's part of the sum of `input` [size · n, …].
 Handle reduce_scatter_async(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag = {});
+/// Exchanges blocks of rows (dim 0): block i of `input` goes to member i, block i of `output` comes from member i,
+/// blocks in member order. `input_rows[i]` and `output_rows[i]` count them (0 allowed) and sum to the tensors' rows;
+/// what one member sends the other must expect. Both empty: equal blocks. Rows have the same shape and type everywhere.
+Handle all_to_all_async(Group& group, const at::Tensor& output, const at::Tensor& input,
+                        const std::vector<int64_t>& output_rows = {}, const std::vector<int64_t>& input_rows = {},
+                        ContentTag tag = {});
 /// Message to and from a member of the group, matched in order.
 Handle send_async(Group& group, const at::Tensor& tensor, int to_member, ContentTag tag = {});
 Handle recv_async(Group& group, const at::Tensor& tensor, int from_member, ContentTag tag = {});
@@ -60,6 +67,9 @@ Handle recv_async(Group& group, const at::Tensor& tensor, int from_member, Conte
 void all_reduce(Group& group, const at::Tensor& tensor, Reduce reduce = Reduce::sum, ContentTag tag = {});
 void all_gather_into_tensor(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag = {});
 void reduce_scatter(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag = {});
+void all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input,
+                const std::vector<int64_t>& output_rows = {}, const std::vector<int64_t>& input_rows = {},
+                ContentTag tag = {});
 /// `tensor` becomes that of member `root`.
 void broadcast(Group& group, const at::Tensor& tensor, int root, ContentTag tag = {});
 void send(Group& group, const at::Tensor& tensor, int to_member, ContentTag tag = {});

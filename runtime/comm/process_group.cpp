@@ -165,8 +165,7 @@ Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, con
   annotate::mark(rank_name, annotate::Rank{e.rank, e.world_size, e.node(), at_.dp, at_.tp, at_.pp, at_.cp, at_.ep,
                                            device.is_cuda() ? static_cast<int32_t>(device.index()) : -1, 0});
   const auto store = size.world() > 1 ? Rendezvous::tcp(e, settings.timeout_s) : Rendezvous::in_process();
-  for (const GroupSpec& spec : enumerate_groups(size)) {
-    if (std::find(spec.ranks.begin(), spec.ranks.end(), e.rank) == spec.ranks.end()) continue;
+  for (const GroupSpec& spec : groups_of(size, e.rank)) {
     auto group = std::make_unique<Group>(store, spec, e.rank, settings.timeout_s, e.single_node(), device, *link_);
     if (group->size() > 1 || spec.axis == Axis::world) {
       const annotate::Name name(spec.name.c_str());

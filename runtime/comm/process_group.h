@@ -81,10 +81,16 @@ class Communicator {
                at::Device device);
   ~Communicator();
 
-  Group& world() { return *groups_.at(Axis::world); }
-  Group& tp() { return *groups_.at(Axis::tp); }
-  Group& dp() { return *groups_.at(Axis::dp); }
-  Group& pp() { return *groups_.at(Axis::pp); }
+  Group& world() { return group(Axis::world); }
+  Group& tp() { return group(Axis::tp); }
+  Group& cp() { return group(Axis::cp); }
+  Group& dp() { return group(Axis::dp); }
+  /// Where gradients of dense parameters are reduced and ZeRO shards them; the dp group when cp = 1.
+  Group& dp_cp() { return group(Axis::dp_cp); }
+  Group& ep() { return group(Axis::ep); }
+  /// Where gradients of experts are reduced; the dp_cp group when ep = 1.
+  Group& edp() { return group(Axis::edp); }
+  Group& pp() { return group(Axis::pp); }
   /// First and last stage of this pipeline; null on the stages between and without a pipeline.
   Group* embedding();
 
@@ -93,6 +99,8 @@ class Communicator {
   int rank() const { return rank_; }
 
  private:
+  Group& group(Axis axis) { return *groups_.at(served_by(size_, axis)); }
+
   MeshSize size_;
   Coordinates at_;
   int rank_;

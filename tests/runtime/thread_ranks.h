@@ -1,7 +1,8 @@
 // Ranks as threads of one process, connected by real process groups: parallel layers without starting processes.
 #pragma once
 
-#include <torch/torch.h>
+#include <ATen/Parallel.h>
+#include <torch/types.h>
 
 #include <exception>
 #include <functional>
