@@ -8,6 +8,7 @@
 #include "runtime/config/memory.h"
 #include "runtime/config/model_math.h"
 #include "runtime/config/names.h"
+#include "runtime/config/pipeline_math.h"
 #include "runtime/config/traffic.h"
 
 namespace taut::config {
@@ -148,12 +149,18 @@ std::string precision_text(const Config& c) {
   return std::string(c.bf16.enabled ? "bf16" : "fp16") + " autocast, fp32 weights";
 }
 
+double idle_share(const Config& c) {
+  const Parallel& p = c.parallel;
+  return ideal_bubble_fraction(p.pipeline_schedule, p.pipeline_parallel_size, c.gradient_accumulation_steps,
+                               p.virtual_pipeline_stages);
+}
+
 std::string pipeline_text(const Config& c) {
   const Parallel& p = c.parallel;
   std::string text = std::string(name(p.pipeline_schedule)) + ": " + counted(p.pipeline_parallel_size, "stage");
   if (p.virtual_pipeline_stages > 1) text += " of " + counted(p.virtual_pipeline_stages, "chunk");
   char share[32];
-  std::snprintf(share, sizeof share, "%.1f %%", 100 * ideal_bubble_fraction(c));
+  std::snprintf(share, sizeof share, "%.1f %%", 100 * idle_share(c));
   return text + ", " + counted(c.gradient_accumulation_steps, "microbatch") + "; idles " + share +
          " of the step with equal stages";
 }
@@ -180,7 +187,7 @@ Json layout_json(const Config& c) {
                    {"tokens_per_step", c.train_batch_size * c.model.seq_length}};
   json["pipeline"] = {{"schedule", name(c.parallel.pipeline_schedule)},
                       {"virtual_pipeline_stages", c.parallel.virtual_pipeline_stages},
-                      {"ideal_bubble_fraction", ideal_bubble_fraction(c)}};
+                      {"ideal_bubble_fraction", idle_share(c)}};
   json["model"] = {{"parameters", parameter_count(c.model)}, {"flops_per_token", flops_per_token(c.model)}};
   json["stages"] = Json::array();
   double fullest = 0;

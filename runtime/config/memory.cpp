@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/config/model_math.h"
+#include "runtime/config/pipeline_math.h"
 
 namespace taut::config {
 namespace {
@@ -64,31 +65,41 @@ double layer_bytes(const Config& c, const Sizes& z) {
   return norms + attention_bytes(c, z) + mlp_bytes(c, z) + dropout;
 }
 
-/// What backward needs at most beside what forward kept, in one layer: the stream's gradient and the MLP's.
+/// What a layer keeps from its backward to its weight gradients, where those wait: each product's input and the
+/// gradient of its output.
+double waiting_bytes(const Config& c, const Sizes& z) {
+  const double gate_and_up = c.model.activation == Activation::swiglu ? 2.0 : 1.0;
+  const double inputs = 2.0 * z.h * z.stream + z.heads + z.f;
+  const double gradients = z.heads + 2.0 * z.groups + 2.0 * z.h * z.stream + gate_and_up * z.f;
+  return z.n * z.e * (inputs + gradients);
+}
+
+/// What backward needs at most beside what forward kept, in one layer: the stream's gradient and the MLP's, and the
+/// down projection's input where its weight gradient waits.
 double layer_workspace(const Config& c, const Sizes& z) {
-  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (c.model.activation == Activation::swiglu ? 2.0 : 1.0));
+  const bool waits =
+      c.parallel.pipeline_schedule == PipelineSchedule::zero_bubble && c.parallel.pipeline_parallel_size > 1;
+  const double gated = c.model.activation == Activation::swiglu ? 2.0 : 1.0;
+  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (gated + (waits ? 1.0 : 0.0)));
+}
+
+/// Messages that a stage receives ahead, in hidden states: two from each neighbour.
+double receive_buffers(const Config& c, int64_t pp) {
+  const int64_t stages = c.parallel.pipeline_parallel_size;
+  if (c.parallel.virtual_pipeline_stages > 1) return stages == 2 ? 2 : 4;  // round the ring of stages
+  return (pp > 0 ? 2 : 0) + (pp + 1 < stages ? 2 : 0);
 }
 
 }  // namespace
 
 double layers_in_flight(const Config& c, int64_t pp) {
-  const int64_t stages = c.parallel.pipeline_parallel_size, microbatches = c.gradient_accumulation_steps;
-  const int64_t chunks = c.parallel.virtual_pipeline_stages;
+  const Parallel& p = c.parallel;
   const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
-  if (stages == 1) return layers;  // each microbatch's backward follows its forward
-  switch (c.parallel.pipeline_schedule) {
-    case PipelineSchedule::gpipe:
-      return layers * static_cast<double>(microbatches);
-    case PipelineSchedule::one_f_one_b:
-    case PipelineSchedule::zero_bubble:
-      return layers * static_cast<double>(std::min(stages - pp, microbatches));
-    case PipelineSchedule::interleaved_1f1b: {
-      const int64_t warm_up = 2 * (stages - pp - 1) + (chunks - 1) * stages;
-      const int64_t kept = std::min(warm_up + 1, microbatches * chunks);
-      return layers / static_cast<double>(chunks) * static_cast<double>(kept);
-    }
-  }
-  return layers;
+  const PipelineSchedule schedule =
+      p.pipeline_schedule == PipelineSchedule::zero_bubble ? PipelineSchedule::one_f_one_b : p.pipeline_schedule;
+  const int64_t passes = passes_in_flight(schedule, p.pipeline_parallel_size, pp, c.gradient_accumulation_steps,
+                                          p.virtual_pipeline_stages);
+  return layers / static_cast<double>(p.virtual_pipeline_stages) * static_cast<double>(passes);
 }
 
 namespace {
@@ -163,7 +174,8 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   add_parameter_memory(memory, c, z, pp, ep);
 
   const double layers = layers_in_flight(c, pp);
-  const double microbatches = layers / static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  const auto microbatch_layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  const double microbatches = layers / microbatch_layers;
   const double stream = 4.0 * z.n * z.h * z.stream;
   const double layer = layer_bytes(c, z);
   const bool full = c.activation_checkpointing.mode == CheckpointingMode::full;
@@ -171,16 +183,31 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   const double recomputed = full ? layer - stream : selective ? recomputed_attention_bytes(c, z) : 0;
   memory.activations = layers * (layer - recomputed);
   if (first && c.model.dropout > 0) memory.activations += microbatches * stream;
-  if (!last) memory.activations += microbatches * stream;  // the output, until its gradient comes
-  if (last) memory.activations += microbatches * (stream + z.e * z.n * z.h * z.stream);  // the final norm, in and out
+  if (stages > 1) memory.communication += receive_buffers(c, pp) * stream;
+
+  // Microbatches whose head has run and whose backward is to come, and those whose weight gradients wait.
+  const PipelineSchedule schedule = c.parallel.pipeline_schedule;
+  const double heads = stages > 1 && schedule == PipelineSchedule::gpipe ? microbatches : 1;
+  double waiting = 0;
+  if (stages > 1 && schedule == PipelineSchedule::zero_bubble)
+    waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
+  memory.activations += waiting * microbatch_layers * waiting_bytes(c, z);
+  const double softmax = 4.0 * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
+  if (last) {
+    memory.activations += heads * (stream + norm_output) + waiting * norm_output;
+    memory.logits = (heads - 1) * softmax + waiting * z.e * z.n * z.V;
+  }
 
   // The step's peak is where backward begins: in the head, or in the last layer once the head's tensors are gone.
-  const double workspace = recomputed + layer_workspace(c, z), softmax = 4.0 * z.n * z.V;
-  const double of_others = last ? (microbatches - 1) * softmax : 0;  // of microbatches whose backward is to come
-  // Softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a copy.
+  // In the head: softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a
+  // copy.
+  const double workspace = recomputed + layer_workspace(c, z);
   const double head = last ? (z.t > 1 ? 2 * softmax + (z.e == 2.0 ? softmax / 2 : 0) : 3 * softmax) : 0;
-  memory.logits = of_others + (head > workspace ? head : 0);
-  memory.workspace = head > workspace ? 0 : workspace;
+  if (head > workspace) {
+    memory.logits += head;
+  } else {
+    memory.workspace = workspace;
+  }
   return memory;
 }
 

@@ -41,10 +41,9 @@ struct MemoryEstimate {
 /// Of a rank of pipeline stage `pp` and expert-parallel rank `ep`. Expects a validated config. O(stages).
 MemoryEstimate memory_on_stage(const Config& config, int64_t pp, int64_t ep = 0);
 
-/// Layers, times the microbatches whose activations are kept, at the schedule's peak on stage `pp`: gpipe keeps every
-/// microbatch, 1f1b min(stages − stage, microbatches), interleaved 1f1b its warm-up of
-/// 2(stages − stage − 1) + (v − 1) · stages chunks and one more (Narayanan et al., arXiv 2104.04473, section 2.2), zero
-/// bubble as many as 1f1b (ZB-H1, Qi et al., arXiv 2401.10241).
+/// Layers, times the microbatches whose activations are kept whole at the schedule's peak, on stage `pp`
+/// (passes_in_flight in pipeline_math.h). Zero bubble keeps as many as 1f1b; those of further microbatches whose weight
+/// gradients wait keep the products' inputs and output gradients alone.
 double layers_in_flight(const Config& config, int64_t pp);
 
 }  // namespace taut::config

@@ -26,13 +26,4 @@ ParameterTraffic parameter_traffic(const Config& c, int64_t pp, int64_t ep) {
   }
 }
 
-double ideal_bubble_fraction(const Config& c) {
-  const auto p = static_cast<double>(c.parallel.pipeline_parallel_size);
-  auto units = static_cast<double>(c.gradient_accumulation_steps);
-  if (c.parallel.pipeline_schedule == PipelineSchedule::interleaved_1f1b)
-    units *= static_cast<double>(c.parallel.virtual_pipeline_stages);
-  if (c.parallel.pipeline_schedule == PipelineSchedule::zero_bubble) units *= 3;
-  return (p - 1) / (units + p - 1);
-}
-
 }  // namespace taut::config

@@ -1,4 +1,4 @@
-// What data parallelism sends, in bytes a rank and step, and how long a pipeline idles: closed forms.
+// What data parallelism sends, in bytes a rank and step: closed forms.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,5 @@ struct ParameterTraffic {
   double gradients = 0, weights = 0;
 };
 ParameterTraffic parameter_traffic(const Config& config, int64_t pp, int64_t ep = 0);
-
-/// Share of the step that a stage idles when every forward takes the same time, backward twice it (input and weight
-/// gradient each as long as a forward), and transfers nothing. With p stages, m microbatches, v chunks a stage:
-/// gpipe and 1f1b (p − 1)/(m + p − 1), interleaved (p − 1)/(v·m + p − 1) (Narayanan et al., arXiv 2104.04473, section
-/// 2.2), zero bubble (ZB-H1) (p − 1)/(3m + p − 1) (Qi et al., arXiv 2401.10241, table 2).
-double ideal_bubble_fraction(const Config& config);
 
 }  // namespace taut::config

@@ -1,4 +1,4 @@
-// Volumes and bubbles against the papers' closed forms, counted by hand.
+// Volumes against the ZeRO paper's closed forms, counted by hand.
 #include "runtime/config/traffic.h"
 
 #include "runtime/config/model_math.h"
@@ -49,23 +49,6 @@ TEST(ParameterTraffic, LeavesOutExpertsThatNobodyElseHolds) {
   config.parallel.expert_parallel_size = 2;  // pairs hold the same experts
   const double experts = static_cast<double>(held_parameters(config, 0).experts);
   EXPECT_DOUBLE_EQ(parameter_traffic(config, 0).gradients, 2 * 4 * (3.0 / 4 * dense + 1.0 / 2 * experts));
-}
-
-TEST(BubbleFraction, FollowsTheSchedulesFormulas) {
-  Config config = load_patched("{}");
-  config.parallel.pipeline_parallel_size = 4;
-  config.gradient_accumulation_steps = 8;
-  const auto of = [&](PipelineSchedule schedule, int64_t chunks) {
-    config.parallel.pipeline_schedule = schedule;
-    config.parallel.virtual_pipeline_stages = chunks;
-    return ideal_bubble_fraction(config);
-  };
-  EXPECT_DOUBLE_EQ(of(PipelineSchedule::one_f_one_b, 1), 3.0 / 11);
-  EXPECT_DOUBLE_EQ(of(PipelineSchedule::gpipe, 1), 3.0 / 11);
-  EXPECT_DOUBLE_EQ(of(PipelineSchedule::interleaved_1f1b, 2), 3.0 / 19);
-  EXPECT_DOUBLE_EQ(of(PipelineSchedule::zero_bubble, 1), 3.0 / 27);
-  config.parallel.pipeline_parallel_size = 1;
-  EXPECT_EQ(of(PipelineSchedule::one_f_one_b, 1), 0);
 }
 
 }  // namespace
