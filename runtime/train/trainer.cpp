@@ -11,6 +11,7 @@
 #include "runtime/config/model_math.h"
 #include "runtime/optim/grad_norm.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/train/allocated_memory.h"
 #include "runtime/train/matmul_peak.h"
 #include "taut.h"
 #include "tracer/annotate/annotate.h"
@@ -283,12 +284,13 @@ void Trainer::update_weights(int64_t step, double lr, double gradient_scale) {
 
 StepReport Trainer::train_step(int64_t step) {
   static const annotate::Name step_name(annotate::Step::kName), result_name(annotate::StepResult::kName),
-      clip_name("clip_grad");
+      clip_name("clip_grad"), memory_name(annotate::Memory::kName);
   const double start = now_seconds();
   StepReport report{step, config_.train_steps};
   const annotate::Range step_range(step_name, annotate::Step{step, communicator_.rank(), 0});
   if (status_) status_->set(communicator_.rank(), step);
 
+  reset_memory_peak(device_);
   reduction_->begin_step(step);
   loss_ = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device_));
   parallel::StageWork work;
@@ -328,6 +330,11 @@ StepReport Trainer::train_step(int64_t step) {
   const int64_t replica_tokens =
       config_.train_micro_batch_size_per_gpu * config_.gradient_accumulation_steps * config_.model.seq_length;
   annotate::mark(result_name, annotate::StepResult{replica_tokens, report.loss, report.grad_norm});
+  const AllocatedMemory memory = allocated_memory(device_);
+  annotate::mark(memory_name, annotate::Memory{memory.peak, memory.allocated, memory.reserved, memory.resident,
+                                               communicator_.rank(), device_.is_cuda() ? device_.index() : -1});
+  report.memory_allocated_bytes = memory.allocated;
+  report.memory_peak_bytes = memory.peak;
   const double seconds = now_seconds() - start;
   report.step_ms = seconds * 1e3;
   report.tokens_per_s = step_tokens_ / seconds;

@@ -36,6 +36,7 @@ enum class SchemaId : uint64_t {
   loader_work,
   checkpoint,
   expert_load,
+  memory,
 };
 
 /// Marked once per process: who this rank is in the mesh. `device` is the CUDA ordinal, -1 on CPU.
@@ -178,6 +179,15 @@ struct ExpertLoad {
   int32_t rank, layer, expert, reserved;
 };
 static_assert(sizeof(ExpertLoad) == 40);
+/// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
+/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
+struct Memory {
+  static constexpr SchemaId kSchema = SchemaId::memory;
+  static constexpr const char* kName = "memory";
+  int64_t peak, allocated, reserved, resident;
+  int32_t rank, device;
+};
+static_assert(sizeof(Memory) == 40);
 
 /// The domain handle; created on first use.
 inline nvtxDomainHandle_t domain() {
