@@ -36,6 +36,7 @@ std::vector<Finding> run_rules(const Facts& facts);
 
 // The rules.
 std::vector<Finding> detect_redundant_allgather(const Facts& facts);
+std::vector<Finding> detect_expert_imbalance(const Facts& facts);
 std::vector<Finding> detect_loader_stall(const Facts& facts);
 std::vector<Finding> detect_pipeline_bubble(const Facts& facts);
 

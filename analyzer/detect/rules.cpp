@@ -9,6 +9,7 @@ namespace taut::detect {
 const std::vector<Rule>& rules() {
   static const std::vector<Rule> kRules = {
       {"redundant-allgather", detect_redundant_allgather},
+      {"expert-imbalance", detect_expert_imbalance},
       {"loader-stall", detect_loader_stall},
       {"pipeline-bubble", detect_pipeline_bubble},
   };

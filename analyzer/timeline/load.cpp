@@ -45,6 +45,8 @@ void finish_ranks(Draft& draft) {
                      [](const Batch& a, const Batch& b) { return a.wait_start < b.wait_start; });
     std::stable_sort(rank.tensor_uses.begin(), rank.tensor_uses.end(),
                      [](const TensorUse& a, const TensorUse& b) { return a.time < b.time; });
+    std::stable_sort(rank.expert_loads.begin(), rank.expert_loads.end(),
+                     [](const ExpertLoad& a, const ExpertLoad& b) { return a.time < b.time; });
     std::stable_sort(rank.memory.begin(), rank.memory.end(),
                      [](const MemorySample& a, const MemorySample& b) { return a.time < b.time; });
     draft.timeline.ranks.push_back(std::move(rank));

@@ -172,6 +172,26 @@ void read_tensor_uses(Draft& draft) {
   }
 }
 
+void read_expert_loads(Draft& draft) {
+  auto rows =
+      draft.reader.rows("TAUT_EXPERT", {"eventId", "rank", "step", "layer", "expert", "tokens", "dropped"});
+  while (rows.next()) {
+    const NvtxRow* event = draft.find_nvtx(rows.integer(0, -1));
+    Rank* rank = draft.rank(rows.integer(1, -1));
+    if (!event || !rank || rows.integer(5) < 0 || rows.integer(6) < 0 || rows.integer(6) > rows.integer(5)) {
+      draft.reject();
+      continue;
+    }
+    rank->expert_loads.push_back({.time = event->start,
+                                  .step = rows.integer(2),
+                                  .tokens = rows.integer(5),
+                                  .dropped = rows.integer(6),
+                                  .layer = narrow(rows.integer(3)),
+                                  .expert = narrow(rows.integer(4)),
+                                  .rowid = rows.rowid()});
+  }
+}
+
 void read_memory(Draft& draft) {
   auto rows = draft.reader.rows("TAUT_MEMORY", {"globalPid", "time", "device", "allocated", "reserved", "rss"});
   while (rows.next()) {
@@ -191,6 +211,7 @@ void read_events(Draft& draft) {
   read_batches(draft);
   read_loader_work(draft);
   read_tensor_uses(draft);
+  read_expert_loads(draft);
   read_memory(draft);
 }
 

@@ -53,9 +53,11 @@ const char* table_name(Table table) {
     case Table::loader_work:
       return "TAUT_LOADER_WORK";
     case Table::tensor_use:
+      return "TAUT_TENSOR_USE";
+    case Table::expert:
       break;
   }
-  return "TAUT_TENSOR_USE";
+  return "TAUT_EXPERT";
 }
 
 const char* op_name(Op op) {

@@ -35,7 +35,8 @@ enum class Table : uint8_t {
   microbatch,
   batch,
   loader_work,
-  tensor_use
+  tensor_use,
+  expert
 };
 const char* table_name(Table table);
 
@@ -121,6 +122,14 @@ struct TensorUse {
   int64_t rowid = 0;
 };
 
+/// What the router of one mixture-of-experts layer sent to one expert in one step, of this rank's own tokens.
+struct ExpertLoad {
+  int64_t time = 0, step = 0, tokens = 0;  // tokens: dropped ones included
+  int64_t dropped = 0;                     // beyond the expert's capacity
+  int32_t layer = 0, expert = 0;
+  int64_t rowid = 0;
+};
+
 struct MemorySample {
   int64_t time = 0, allocated = 0, reserved = 0, rss = 0;  // bytes
   int32_t device = -1;
@@ -140,6 +149,7 @@ struct Rank {
   std::vector<Batch> batches;
   std::vector<LoaderWork> loader_work;
   std::vector<TensorUse> tensor_uses;
+  std::vector<ExpertLoad> expert_loads;
   std::vector<MemorySample> memory;
 };
 

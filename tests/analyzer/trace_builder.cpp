@@ -57,9 +57,9 @@ int64_t TraceBuilder::event(int type, int64_t domain, int64_t global_tid, const 
   return writer_->insert_nvtx(event);
 }
 
-void TraceBuilder::rank(int rank, int dp, int tp, int pp, int device) {
+void TraceBuilder::rank(int rank, int dp, int tp, int pp, int device, int ep) {
   const int64_t tid = trainer_tid(rank);
-  writer_->insert(TableId::TAUT_RANK, {rank, store::global_pid_of(tid), 0, dp, tp, pp, 0, 0, device});
+  writer_->insert(TableId::TAUT_RANK, {rank, store::global_pid_of(tid), 0, dp, tp, pp, 0, ep, device});
   for (const auto& [id, name] : {std::pair(kTautDomain, "taut"), std::pair(kPyTorchDomain, "PyTorch")}) {
     store::NvtxEvent domain;
     domain.event_type = store::kNvtxDomain;
@@ -91,11 +91,11 @@ int64_t TraceBuilder::op(int rank, const char* name, double start, double end) {
   return event(store::kNvtxPushPop, kPyTorchDomain, trainer_tid(rank), name, start, end);
 }
 
-int64_t TraceBuilder::microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start,
-                                 double end) {
+int64_t TraceBuilder::microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end,
+                                 int chunk) {
   const std::string text(1, pass);
   const int64_t id = range(rank, ("microbatch " + text).c_str(), start, end);
-  return writer_->insert(TableId::TAUT_MICROBATCH, {id, rank, step, microbatch, stage, 0, text});
+  return writer_->insert(TableId::TAUT_MICROBATCH, {id, rank, step, microbatch, stage, chunk, text});
 }
 
 int64_t TraceBuilder::collective(int rank, const CollectiveSpec& spec) {
@@ -125,6 +125,12 @@ int64_t TraceBuilder::work(int rank, int worker, int64_t batch, const char* phas
 void TraceBuilder::tensor_use(int rank, int64_t id, int64_t version, int64_t used, int64_t total, double time) {
   const int64_t event_id = event(store::kNvtxMark, kTautDomain, trainer_tid(rank), "tensor_use", time, time);
   writer_->insert(TableId::TAUT_TENSOR_USE, {event_id, rank, id, version, used, total});
+}
+
+int64_t TraceBuilder::expert(int rank, int64_t step, int layer, int expert, int64_t tokens, int64_t dropped,
+                             double time) {
+  const int64_t id = event(store::kNvtxMark, kTautDomain, trainer_tid(rank), "expert_load", time, time);
+  return writer_->insert(TableId::TAUT_EXPERT, {id, rank, step, layer, expert, tokens, dropped});
 }
 
 int64_t TraceBuilder::kernel(int rank, int device, int stream, const char* name, double start, double end) {

@@ -27,7 +27,7 @@ class TraceBuilder {
   TraceBuilder();
   ~TraceBuilder();
 
-  void rank(int rank, int dp = 0, int tp = 0, int pp = 0, int device = -1);
+  void rank(int rank, int dp = 0, int tp = 0, int pp = 0, int device = -1, int ep = 0);
   void config(const nlohmann::json& config);
   void cores(int count);
   void step(int rank, int64_t step, double start, double end, int64_t tokens = 1000);
@@ -35,12 +35,15 @@ class TraceBuilder {
   int64_t range(int rank, const char* name, double start, double end);
   /// A push/pop range in domain "PyTorch".
   int64_t op(int rank, const char* name, double start, double end);
-  int64_t microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end);
+  int64_t microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end,
+                     int chunk = 0);
   int64_t collective(int rank, const CollectiveSpec& spec);
   int64_t batch(int rank, int64_t step, double start, double end, int workers, int queue_depth);
   /// A phase of worker `worker` (-1 = the trainer itself).
   int64_t work(int rank, int worker, int64_t batch, const char* phase, double start, double end);
   void tensor_use(int rank, int64_t id, int64_t version, int64_t used, int64_t total, double time);
+  /// What rank `rank`'s router sent to an expert in a step.
+  int64_t expert(int rank, int64_t step, int layer, int expert, int64_t tokens, int64_t dropped, double time);
   int64_t kernel(int rank, int device, int stream, const char* name, double start, double end);
   int64_t memcpy(int rank, int device, int stream, double start, double end);
 

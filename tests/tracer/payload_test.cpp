@@ -130,6 +130,16 @@ TEST_F(Training, BatchesMicrobatchesAndLoaderWork) {
   ASSERT_EQ(uses.size(), 2u * kSteps);
   EXPECT_EQ(uses[0][2].integer, 256);
   EXPECT_EQ(uses[0][3].integer, 512);
+  const auto experts = rows("SELECT rank, step, layer, expert, tokens, dropped FROM TAUT_EXPERT ORDER BY rank, step");
+  ASSERT_EQ(experts.size(), 2u * kSteps);
+  for (size_t i = 0; i < experts.size(); ++i) {
+    EXPECT_EQ(experts[i][0].integer, static_cast<int64_t>(i / kSteps));
+    EXPECT_EQ(experts[i][1].integer, static_cast<int64_t>(i % kSteps));
+    EXPECT_EQ(experts[i][2].integer, 5);
+    EXPECT_EQ(experts[i][3].integer, 63);
+    EXPECT_EQ(experts[i][4].integer, 4096);
+    EXPECT_EQ(experts[i][5].integer, 17);
+  }
   EXPECT_EQ(number("SELECT count(*) FROM NVTX_EVENTS WHERE binaryData IS NOT NULL"), 0) << "all payloads have tables";
 }
 
@@ -150,7 +160,7 @@ TEST_F(Training, MemoryIsTheStepsPeak) {
 
 TEST_F(Training, EveryEventIdIsARow) {
   for (const char* table :
-       {"TAUT_COLLECTIVE", "TAUT_MICROBATCH", "TAUT_BATCH", "TAUT_TENSOR_USE", "TAUT_LOADER_WORK"}) {
+       {"TAUT_COLLECTIVE", "TAUT_MICROBATCH", "TAUT_BATCH", "TAUT_TENSOR_USE", "TAUT_LOADER_WORK", "TAUT_EXPERT"}) {
     EXPECT_EQ(number(std::string("SELECT count(*) FROM ") + table +
                      " t LEFT JOIN NVTX_EVENTS n ON n.rowid=t.eventId "
                      "WHERE n.start IS NULL"),

@@ -35,6 +35,7 @@ enum class SchemaId : uint64_t {
   batch_result,
   loader_work,
   checkpoint,
+  expert_load,
   memory,
 };
 
@@ -168,6 +169,16 @@ struct Checkpoint {
 };
 static_assert(sizeof(Checkpoint) == 24);
 
+/// Marked inside a step's range, once per expert and mixture-of-experts layer: how many of this rank's own tokens the
+/// router sent to the expert in the step, and how many of those found no room there. Tensor-parallel ranks see the same
+/// tokens: only the first of them marks.
+struct ExpertLoad {
+  static constexpr SchemaId kSchema = SchemaId::expert_load;
+  static constexpr const char* kName = "expert_load";
+  int64_t step, tokens, dropped;
+  int32_t rank, layer, expert, reserved;
+};
+static_assert(sizeof(ExpertLoad) == 40);
 /// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
 /// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
 struct Memory {

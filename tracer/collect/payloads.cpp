@@ -102,6 +102,10 @@ void store_tensor_use(store::Writer& writer, int64_t event, const annotate::Tens
   writer.insert(TableId::TAUT_TENSOR_USE, {event, u.rank, u.tensor_id, u.tensor_version, u.bytes_used, u.bytes_total});
 }
 
+void store_expert(store::Writer& writer, int64_t event, const annotate::ExpertLoad& e) {
+  writer.insert(TableId::TAUT_EXPERT, {event, e.rank, e.step, e.layer, e.expert, e.tokens, e.dropped});
+}
+
 void store_batch(store::Writer& writer, int64_t event, int64_t start, int64_t end, const annotate::BatchWait& w,
                  const std::optional<annotate::BatchResult>& result) {
   writer.insert(TableId::TAUT_BATCH, {event, w.rank, w.step, start, end, w.workers, w.queue_depth,

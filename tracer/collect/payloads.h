@@ -35,6 +35,7 @@ void store_microbatch(store::Writer& writer, int64_t event, const annotate::Micr
 /// Returns the row's rowid, for its wait.
 int64_t store_collective(store::Writer& writer, int64_t event, const annotate::Collective& collective);
 void store_tensor_use(store::Writer& writer, int64_t event, const annotate::TensorUse& use);
+void store_expert(store::Writer& writer, int64_t event, const annotate::ExpertLoad& load);
 void store_batch(store::Writer& writer, int64_t event, int64_t start, int64_t end, const annotate::BatchWait& wait,
                  const std::optional<annotate::BatchResult>& result);
 void store_loader_work(store::Writer& writer, int64_t event, const annotate::LoaderWork& work);

@@ -98,6 +98,9 @@ constexpr std::array<Table, kTableCount> kTables = {{
     {TableId::TAUT_LOADER_WORK, "TAUT_LOADER_WORK",
      "eventId INTEGER NOT NULL, rank INTEGER NOT NULL, worker INTEGER NOT NULL, batch INTEGER NOT NULL, "
      "samples INTEGER NOT NULL, phase TEXT NOT NULL"},
+    {TableId::TAUT_EXPERT, "TAUT_EXPERT",
+     "eventId INTEGER NOT NULL, rank INTEGER NOT NULL, step INTEGER NOT NULL, layer INTEGER NOT NULL, "
+     "expert INTEGER NOT NULL, tokens INTEGER NOT NULL, dropped INTEGER NOT NULL"},
 }};
 
 constexpr bool in_order() {

@@ -48,8 +48,9 @@ enum class TableId : int {
   TAUT_GROUP,
   TAUT_TENSOR_USE,
   TAUT_LOADER_WORK,
+  TAUT_EXPERT,
 };
-inline constexpr int kTableCount = static_cast<int>(TableId::TAUT_LOADER_WORK) + 1;
+inline constexpr int kTableCount = static_cast<int>(TableId::TAUT_EXPERT) + 1;
 
 /// A table's name and its columns as SQL, for example "start INTEGER NOT NULL, end INTEGER, …".
 struct Table {
