@@ -51,11 +51,20 @@ std::vector<int64_t> expected_shape(const parallel::Parameter& parameter, int64_
 
 /// The parameters of one rank, all its chunks.
 std::vector<parallel::Parameter> build(const config::Config& c, comm::Communicator& communicator) {
-  parallel::TensorParallel tp{&communicator.tp(), c.parallel.gather_output};
+  parallel::TensorParallel tp{&communicator.tp(), c.parallel.gather_output, c.parallel.sequence_parallel};
   std::vector<parallel::Parameter> parameters;
+  int unit = 0;
   for (int chunk = 0; chunk < c.parallel.virtual_pipeline_stages; ++chunk) {
-    const model::GptStage stage(c.model, model::plan_stage(c, communicator.at().pp, chunk), tp, c.seed, at::kMeta);
+    model::StageContext context{tp};
+    context.cp = &communicator.cp();
+    context.ep = &communicator.ep();
+    if (c.model.num_experts > 0) context.experts = model::place_experts(c.model, c.parallel);
+    context.chunk = chunk;
+    context.first_unit = unit;
+    const model::StagePlan plan = model::plan_stage(c, communicator.at().pp, chunk);
+    const model::GptStage stage(c.model, plan, context, c.seed, at::kMeta);
     parameters.insert(parameters.end(), stage.parameters().begin(), stage.parameters().end());
+    unit = stage.end_unit();
   }
   return parameters;
 }
