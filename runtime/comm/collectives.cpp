@@ -83,6 +83,7 @@ struct Operation {
   void complete(std::string why_failed = {}) {
     annotate::end_range(range);
     tensors.clear();
+    if (!cuda) work.reset();  // Gloo's work keeps its tensor for as long as the handle lives
     std::lock_guard lock(mutex);
     failure = std::move(why_failed);
     issued = done = true;

@@ -1,4 +1,5 @@
-// What a config comes to before anything runs: mesh, batch arithmetic, parameters and memory of each stage.
+// What a config comes to before anything runs: mesh and groups, batch arithmetic, schedule, and of each stage the
+// parameters, the memory and what is sent.
 #pragma once
 
 #include <string>
@@ -7,8 +8,11 @@
 
 namespace taut::config {
 
-/// Of a validated config: {"world_size", "mesh":{"dp","tp","pp","cp"}, "batch":{…}, "model":{"parameters",
-/// "flops_per_token"}, "stages":[{"stage","layers","parameters_per_rank","memory_bytes":{…}}]}. Sizes in bytes.
+/// Of a validated config: {"world_size", "mesh":{"dp","tp","pp","cp","ep"}, "groups":[{"kind","groups","size",
+/// "stride"}], "batch":{…}, "pipeline":{"schedule","virtual_pipeline_stages","ideal_bubble_fraction"},
+/// "model":{"parameters","flops_per_token"}, "stages":[{"stage","layers","parameters_per_rank","memory_bytes":{part…,
+/// "total"},"sent_bytes_per_step":{"gradients","weights"}}], "memory_bytes_of_fullest_rank"}. Sizes in bytes; of ranks
+/// that hold different numbers of experts the fullest; "total" leaves out "host", which a GPU does not hold.
 Json layout_json(const Config& config);
 
 /// The same for people, several lines.

@@ -26,17 +26,6 @@ const std::vector<NotYet>& not_yet() {
        "set parallel.context_parallel_size to 1"},
       {"parallel.sequence_parallel", "true", [](const Config& c) { return c.parallel.sequence_parallel; },
        []([[maybe_unused]] const Config& c) { return std::string("true"); }, "set parallel.sequence_parallel to false"},
-      {"parallel.pipeline_schedule", "\"interleaved_1f1b\", \"zero_bubble\"",
-       [](const Config& c) {
-         return c.parallel.pipeline_schedule != PipelineSchedule::one_f_one_b &&
-                c.parallel.pipeline_schedule != PipelineSchedule::gpipe;
-       },
-       []([[maybe_unused]] const Config& c) { return quoted(name(c.parallel.pipeline_schedule)); },
-       "set parallel.pipeline_schedule to \"1f1b\" or \"gpipe\""},
-      {"parallel.virtual_pipeline_stages", "above 1",
-       [](const Config& c) { return c.parallel.virtual_pipeline_stages > 1; },
-       []([[maybe_unused]] const Config& c) { return std::to_string(c.parallel.virtual_pipeline_stages); },
-       "set parallel.virtual_pipeline_stages to 1"},
       {"fp16.enabled", "true", [](const Config& c) { return c.fp16.enabled; },
        []([[maybe_unused]] const Config& c) { return std::string("true"); },
        "set bf16.enabled to true and fp16.enabled to false"},

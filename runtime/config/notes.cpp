@@ -12,9 +12,15 @@ struct Condition {
   const char* because;
 };
 
+bool gradients_are_reduced(const Config& c) {
+  return c.data_parallel_size() * c.parallel.context_parallel_size > 1;
+}
+
 constexpr Condition kConditions[] = {
     {"model.attention_window", [](const Config& c) { return c.model.attention != Attention::dense; },
      "model.attention is dense"},
+    {"model.attention_window", [](const Config& c) { return c.model.attention_window < c.model.seq_length; },
+     "it is no shorter than model.seq_length"},
     {"model.moe_", [](const Config& c) { return c.model.num_experts > 0; }, "model.num_experts is 0"},
     {"data.path", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
     {"data.tokenizer", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
@@ -34,6 +40,7 @@ constexpr Condition kConditions[] = {
     {"fp16.initial_scale_power", [](const Config& c) { return c.fp16.enabled; }, "fp16.enabled is false"},
     {"fp16.hysteresis", [](const Config& c) { return c.fp16.enabled; }, "fp16.enabled is false"},
     {"fp16.min_loss_scale", [](const Config& c) { return c.fp16.enabled; }, "fp16.enabled is false"},
+    {"zero_optimization.stage", gradients_are_reduced, "there is one data-parallel rank to share with"},
     {"zero_optimization.overlap_comm", [](const Config& c) { return c.zero_optimization.stage > 0; },
      "zero_optimization.stage is 0; see communication.overlap_grad_reduce"},
     {"zero_optimization.reduce_bucket_size", [](const Config& c) { return c.zero_optimization.stage > 0; },
@@ -47,16 +54,20 @@ constexpr Condition kConditions[] = {
     {"zero_optimization.offload_optimizer.pin_memory",
      [](const Config& c) { return c.zero_optimization.offload_optimizer.device != OffloadDevice::none; },
      "nothing is offloaded"},
+    {"parallel.sequence_parallel", [](const Config& c) { return c.parallel.tensor_parallel_size > 1; },
+     "parallel.tensor_parallel_size is 1"},
     {"parallel.gather_output", [](const Config& c) { return c.parallel.tensor_parallel_size > 1; },
      "parallel.tensor_parallel_size is 1"},
     {"parallel.pipeline_schedule", [](const Config& c) { return c.parallel.pipeline_parallel_size > 1; },
      "parallel.pipeline_parallel_size is 1"},
     {"parallel.pipeline_layers", [](const Config& c) { return c.parallel.pipeline_parallel_size > 1; },
      "parallel.pipeline_parallel_size is 1"},
-    {"communication.overlap_grad_reduce", [](const Config& c) { return c.data_parallel_size() > 1; },
-     "there is one data-parallel rank"},
-    {"communication.bucket_size_mb", [](const Config& c) { return c.data_parallel_size() > 1; },
-     "there is one data-parallel rank"},
+    {"communication.overlap_grad_reduce", gradients_are_reduced, "there is one data-parallel rank"},
+    {"communication.overlap_grad_reduce", [](const Config& c) { return c.zero_optimization.stage == 0; },
+     "zero_optimization.stage is not 0; see zero_optimization.overlap_comm"},
+    {"communication.bucket_size_mb", gradients_are_reduced, "there is one data-parallel rank"},
+    {"communication.bucket_size_mb", [](const Config& c) { return c.zero_optimization.stage == 0; },
+     "zero_optimization.stage is not 0; see zero_optimization.reduce_bucket_size"},
     {"communication.topk_ratio",
      [](const Config& c) { return c.communication.gradient_compression == GradientCompression::topk; },
      "communication.gradient_compression is not topk"},
@@ -66,6 +77,27 @@ constexpr Condition kConditions[] = {
      "checkpoints are written between steps for now"},
     {"elastic.max_restarts", [](const Config& c) { return !c.checkpoint.dir.empty() || c.elastic.max_restarts == 0; },
      "checkpoint.dir is not set: a rank's death ends the run"},
+};
+
+// Choices that work, but cost what their user may not expect.
+struct Advice {
+  bool (*applies)(const Config&);
+  const char* text;
+};
+
+constexpr Advice kAdvice[] = {
+    {[](const Config& c) {
+       return c.zero_optimization.stage >= 2 && c.gradient_accumulation_steps > 1 && gradients_are_reduced(c);
+     },
+     "zero_optimization.stage 2 and 3 reduce-scatter gradients in every microbatch: gradient_accumulation_steps times "
+     "the volume of stage 1, which reduces once a step"},
+    {[](const Config& c) {
+       return c.zero_optimization.stage == 3 && c.zero_optimization.reshard_after_forward &&
+              c.parallel.pipeline_parallel_size > 1 && gradients_are_reduced(c);
+     },
+     "zero_optimization.stage 3 in a pipeline gathers each layer's weights for every microbatch's forward and "
+     "backward; "
+     "zero_optimization.reshard_after_forward false gathers them once a microbatch, stage 1 never"},
 };
 
 // A value that equals the default says nothing: full configs, as --print-config prints them, stay free of remarks.
@@ -91,6 +123,9 @@ std::vector<std::string> notes(const Config& config) {
       out.push_back(key + " does nothing: " + condition.because);
       break;
     }
+  }
+  for (const Advice& advice : kAdvice) {
+    if (advice.applies(config)) out.push_back(advice.text);
   }
   return out;
 }

@@ -4,7 +4,7 @@
 
 #include <cmath>
 
-#include "runtime/config/model_math.h"
+#include "runtime/config/pipeline_math.h"
 #include "runtime/model/fused.h"
 
 namespace taut::model {
@@ -28,13 +28,14 @@ uint64_t mix(std::initializer_list<uint64_t> values) {
 
 }  // namespace
 
-StagePlan plan_stage(const config::Config& config, int pp) {
-  const auto layers = config::layers_per_stage(config);
+StagePlan plan_stage(const config::Config& config, int pp, int chunk) {
+  const auto layers = config::layers_per_virtual_stage(config);
+  const size_t own = static_cast<size_t>(chunk * config.parallel.pipeline_parallel_size + pp);
   StagePlan plan;
-  for (int stage = 0; stage < pp; ++stage) plan.first_layer += layers[stage];
-  plan.layers = layers[pp];
-  plan.first = pp == 0;
-  plan.last = pp + 1 == static_cast<int>(layers.size());
+  for (size_t stage = 0; stage < own; ++stage) plan.first_layer += layers[stage];
+  plan.layers = layers[own];
+  plan.first = own == 0;
+  plan.last = own + 1 == layers.size();
   return plan;
 }
 

@@ -24,12 +24,14 @@
 
 namespace taut::model {
 
-/// Which layers a stage holds. The first stage embeds, the last one has the head and computes the loss.
+/// Which layers a stage holds, or one chunk of them. The first (virtual) stage embeds, the last one has the head and
+/// computes the loss.
 struct StagePlan {
   int64_t first_layer = 0, layers = 0;
   bool first = true, last = true;
 };
-StagePlan plan_stage(const config::Config& config, int pp);
+/// Of virtual stage chunk · pipeline_parallel_size + pp.
+StagePlan plan_stage(const config::Config& config, int pp, int chunk = 0);
 
 /// Which samples a microbatch holds: rows are samples first_sample, first_sample + 1, … of the step's global batch.
 struct MicrobatchId {

@@ -65,8 +65,8 @@ void GradBuckets::begin_step(int64_t step) {
   for (Bucket& bucket : buckets_) bucket.missing = bucket.parameters;
 }
 
-void GradBuckets::expect_last_backward() {
-  last_backward_ = true;
+void GradBuckets::expect_last_backward(bool last) {
+  last_backward_ = last;
 }
 
 void GradBuckets::gradient_ready(size_t bucket) {

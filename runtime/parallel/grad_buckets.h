@@ -35,8 +35,9 @@ class GradBuckets {
 
   /// Clears the gradients of the step before.
   void begin_step(int64_t step);
-  /// Before the backward of the step's last microbatch: from now on finished buckets are reduced.
-  void expect_last_backward();
+  /// Before each pass that makes gradients: whether they are its parameters' last of the step. Finished buckets are
+  /// reduced during such passes.
+  void expect_last_backward(bool last = true);
   /// After it: reduces what is left and waits until all gradients are reduced.
   void finish();
 

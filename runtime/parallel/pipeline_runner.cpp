@@ -1,10 +1,28 @@
 #include "runtime/parallel/pipeline_runner.h"
 
+#include <algorithm>
+#include <map>
+
+#include "taut.h"
+
 namespace taut::parallel {
 namespace {
 
-// Posted ahead per direction: one being filled while the other is used.
+// Posted ahead per neighbour: one being filled while the other is used.
 constexpr size_t kReceivesAhead = 2;
+
+/// A chunk's microbatch between its first and its last action.
+struct InFlight {
+  bool prepared = false;
+  at::Tensor input, output, output_gradient, input_gradient;
+};
+
+/// Sent already, and autograd needs the history alone: the memory goes back as soon as the transfer is done.
+void release_memory(const at::Tensor& output) {
+  if (output.is_leaf()) return;  // a chunk without layers passes its input on
+  const at::NoGradGuard no_grad;
+  output.set_data(at::empty({0}, output.options()));
+}
 
 }  // namespace
 
@@ -12,75 +30,99 @@ PipelineRunner::PipelineRunner(comm::Group& pp, std::vector<Action> program, std
                                at::TensorOptions options)
     : pp_(pp), program_(std::move(program)), shape_(std::move(shape)), options_(options) {
   for (const Action& action : program_) {
-    if (action.kind == ActionKind::recv_forward) ++receives_in_program_[0];
-    if (action.kind == ActionKind::recv_backward) ++receives_in_program_[1];
+    if (pp_.size() == 1 && action.chunk > 0) {
+      throw Error("a pipeline of one stage has several chunks", "set parallel.virtual_pipeline_stages to 1");
+    }
+    if (is_receive(action.kind)) ++source_of(action).messages;
   }
 }
 
-void PipelineRunner::post_receives(bool forward) {
-  const int direction = forward ? 0 : 1;
-  auto& posted = receives_[direction];
-  while (posted.size() < kReceivesAhead && receives_posted_[direction] < receives_in_program_[direction]) {
+PipelineRunner::Source& PipelineRunner::source_of(const Action& receive) {
+  const int peer = peer_stage(receive, pp_.rank(), pp_.size());
+  for (Source& source : sources_) {
+    if (source.peer == peer) return source;
+  }
+  return sources_.emplace_back(Source{peer});
+}
+
+void PipelineRunner::post_receives(Source& source) {
+  while (source.under_way.size() < kReceivesAhead && source.posted < source.messages) {
     at::Tensor buffer = at::empty(shape_, options_);
-    comm::Handle handle = comm::recv_async(pp_, buffer, forward ? pp_.rank() - 1 : pp_.rank() + 1);
-    posted.push_back({std::move(buffer), std::move(handle)});
-    ++receives_posted_[direction];
+    comm::Handle handle = comm::recv_async(pp_, buffer, source.peer);
+    source.under_way.push_back({std::move(buffer), std::move(handle)});
+    ++source.posted;
   }
 }
 
-at::Tensor PipelineRunner::take_received(bool forward) {
-  auto& posted = receives_[forward ? 0 : 1];
-  Receive receive = std::move(posted.front());
-  posted.pop_front();
+at::Tensor PipelineRunner::take_received(const Action& action) {
+  Source& source = source_of(action);
+  Receive receive = std::move(source.under_way.front());
+  source.under_way.pop_front();
   receive.handle.wait();
-  post_receives(forward);
+  post_receives(source);
   return receive.tensor;
 }
 
 void PipelineRunner::run(const StageWork& work) {
-  struct InFlight {
-    at::Tensor input, output, output_gradient;
-  };
-  std::map<int, InFlight> in_flight;
-  std::map<int, at::Tensor> input_gradients;
+  std::map<std::pair<int, int>, InFlight> in_flight;  // (chunk, microbatch)
   std::vector<comm::Handle> sends;
-  receives_posted_[0] = receives_posted_[1] = 0;
-  post_receives(true);
-  post_receives(false);
+  for (Source& source : sources_) {
+    source.posted = 0;
+    post_receives(source);
+  }
+  const auto send = [&](const Action& action, const at::Tensor& tensor) {
+    sends.push_back(comm::send_async(pp_, tensor.detach().contiguous(), peer_stage(action, pp_.rank(), pp_.size())));
+  };
 
   for (const Action& action : program_) {
-    const int m = action.microbatch;
+    const int chunk = action.chunk, m = action.microbatch;
+    const auto prepare = [&](InFlight& own) {
+      if (!own.prepared) work.prepare(chunk, m);
+      own.prepared = true;
+    };
     switch (action.kind) {
-      case ActionKind::recv_forward:
-        work.prepare(m);
-        in_flight[m].input = take_received(true).requires_grad_();
-        break;
-      case ActionKind::forward: {
-        InFlight& own = in_flight[m];
-        if (!own.input.defined()) work.prepare(m);
-        own.output = work.forward(m, own.input);
+      case ActionKind::recv_forward: {
+        InFlight& own = in_flight[{chunk, m}];
+        prepare(own);
+        own.input = take_received(action).requires_grad_();
         break;
       }
-      case ActionKind::send_forward:
-        sends.push_back(comm::send_async(pp_, in_flight[m].output.detach().contiguous(), pp_.rank() + 1));
+      case ActionKind::forward: {
+        InFlight& own = in_flight[{chunk, m}];
+        prepare(own);
+        own.output = work.forward(chunk, m, own.input);
         break;
+      }
+      case ActionKind::send_forward: {
+        const InFlight& own = in_flight[{chunk, m}];
+        send(action, own.output);
+        release_memory(own.output);
+        break;
+      }
       case ActionKind::recv_backward:
-        in_flight[m].output_gradient = take_received(false);
+        in_flight[{chunk, m}].output_gradient = take_received(action);
         break;
       case ActionKind::backward: {
-        InFlight own = std::move(in_flight[m]);
-        in_flight.erase(m);
-        work.backward(m, own.input, own.output, own.output_gradient);
-        if (own.input.defined()) input_gradients[m] = own.input.grad();
+        auto own = in_flight.extract({chunk, m});
+        InFlight& done = own.mapped();
+        work.backward(chunk, m, done.input, done.output, done.output_gradient);
+        if (!done.input.defined()) break;
+        InFlight to_send;
+        to_send.input_gradient = done.input.grad();
+        in_flight[{chunk, m}] = std::move(to_send);
         break;
       }
-      case ActionKind::send_backward:
-        sends.push_back(comm::send_async(pp_, input_gradients[m].contiguous(), pp_.rank() - 1));
-        input_gradients.erase(m);
+      case ActionKind::send_backward: {
+        const auto own = in_flight.extract({chunk, m});
+        send(action, own.mapped().input_gradient);
+        break;
+      }
+      case ActionKind::weight_gradient:
+        work.weight_gradients(chunk, m);
         break;
     }
   }
-  for (comm::Handle& send : sends) send.wait();
+  for (comm::Handle& handle : sends) handle.wait();
 }
 
 }  // namespace taut::parallel

@@ -1,229 +1,194 @@
 #include "runtime/parallel/schedule.h"
 
 #include <algorithm>
-#include <cmath>
-#include <functional>
+#include <deque>
 #include <map>
 
 #include "runtime/config/names.h"
+#include "runtime/config/pipeline_math.h"
 #include "taut.h"
 
 namespace taut::parallel {
 namespace {
 
-constexpr const char* kActionNames[] = {"forward",      "backward",      "send_forward",
-                                        "recv_forward", "send_backward", "recv_backward"};
-
-void add_forward(std::vector<Action>& program, int stage, int stages, int microbatch) {
-  if (stage > 0) program.push_back({ActionKind::recv_forward, microbatch});
-  program.push_back({ActionKind::forward, microbatch});
-  if (stage + 1 < stages) program.push_back({ActionKind::send_forward, microbatch});
+bool is_first(const Action& action, int stage) {
+  return stage == 0 && action.chunk == 0;
+}
+bool is_last(const Schedule& schedule, const Action& action, int stage) {
+  return stage + 1 == schedule.stages && action.chunk + 1 == schedule.chunks;
 }
 
-void add_backward(std::vector<Action>& program, int stage, int stages, int microbatch) {
-  if (stage + 1 < stages) program.push_back({ActionKind::recv_backward, microbatch});
-  program.push_back({ActionKind::backward, microbatch});
-  if (stage > 0) program.push_back({ActionKind::send_backward, microbatch});
+/// The message that a pass sends when it is done, or `false` when nobody waits for one.
+bool message_after(const Schedule& schedule, int stage, const Action& pass, Action& send) {
+  if (schedule.stages == 1) return false;
+  if (pass.kind == ActionKind::forward && !is_last(schedule, pass, stage)) {
+    send = {ActionKind::send_forward, pass.microbatch, pass.chunk};
+    return true;
+  }
+  if (pass.kind == ActionKind::backward && !is_first(pass, stage)) {
+    send = {ActionKind::send_backward, pass.microbatch, pass.chunk};
+    return true;
+  }
+  return false;
 }
 
-[[noreturn]] void invalid(int stage, const Action& action, const std::string& why) {
-  throw Error("pipeline schedule: stage " + std::to_string(stage) + ", " + kActionNames[static_cast<int>(action.kind)] +
-              " of microbatch " + std::to_string(action.microbatch) + ": " + why);
+/// The receiver's action for a sender's.
+Action matching_receive(const Schedule& schedule, int sender, const Action& send) {
+  if (send.kind == ActionKind::send_forward) {
+    return {ActionKind::recv_forward, send.microbatch, send.chunk + (sender + 1 == schedule.stages ? 1 : 0)};
+  }
+  return {ActionKind::recv_backward, send.microbatch, send.chunk - (sender == 0 ? 1 : 0)};
 }
 
-/// Runs the programs as if sends never blocked: calls `run(stage, action)` for every action once what it waits for has
-/// happened. Throws when no stage can go on.
-void execute(const Schedule& schedule, const std::function<void(int, const Action&)>& run) {
-  std::vector<size_t> next(schedule.programs.size(), 0);
-  // Messages under way, by (receiving stage, travels forward): the microbatches in the order in which they were sent.
-  std::map<std::pair<int, bool>, std::vector<int>> sent;
-  std::map<std::pair<int, bool>, size_t> received;
-  bool progress = true;
-  while (progress) {
-    progress = false;
-    for (int stage = 0; stage < static_cast<int>(schedule.programs.size()); ++stage) {
-      const auto& program = schedule.programs[stage];
-      while (next[stage] < program.size()) {
-        const Action& action = program[next[stage]];
-        if (action.kind == ActionKind::recv_forward || action.kind == ActionKind::recv_backward) {
-          const auto key = std::make_pair(stage, action.kind == ActionKind::recv_forward);
-          const auto& queue = sent[key];
-          size_t& taken = received[key];
-          if (taken == queue.size()) break;  // not sent yet
-          if (queue[taken] != action.microbatch) {
-            invalid(stage, action, "microbatch " + std::to_string(queue[taken]) + " arrives first");
-          }
-          ++taken;
+/// Completes programs that hold passes alone: each tensor is sent right after the pass that makes it and received right
+/// before the pass that needs it, together with what the same sender sent before it.
+Schedule with_messages(Schedule schedule) {
+  std::map<std::pair<int, int>, std::deque<Action>> under_way;  // (sender, receiver) -> the receiver's actions
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    for (const Action& pass : schedule.programs[stage]) {
+      Action send;
+      if (!message_after(schedule, stage, pass, send)) continue;
+      under_way[{stage, peer_stage(send, stage, schedule.stages)}].push_back(matching_receive(schedule, stage, send));
+    }
+  }
+  for (int stage = 0; stage < schedule.stages; ++stage) {
+    std::vector<Action> program;
+    std::map<std::pair<int, int>, bool> received[2];  // [carries gradients]: (microbatch, chunk)
+    for (const Action& pass : schedule.programs[stage]) {
+      const bool gradient = pass.kind == ActionKind::backward;
+      const bool has_input =
+          pass.kind == ActionKind::forward ? !is_first(pass, stage) : gradient && !is_last(schedule, pass, stage);
+      if (schedule.stages > 1 && has_input) {
+        const ActionKind kind = gradient ? ActionKind::recv_backward : ActionKind::recv_forward;
+        auto& arriving = under_way[{peer_stage({kind, 0, 0}, stage, schedule.stages), stage}];
+        while (!received[gradient][{pass.microbatch, pass.chunk}] && !arriving.empty()) {
+          const Action next = arriving.front();
+          arriving.pop_front();
+          received[next.kind == ActionKind::recv_backward][{next.microbatch, next.chunk}] = true;
+          program.push_back(next);
         }
-        run(stage, action);
-        if (action.kind == ActionKind::send_forward) sent[{stage + 1, true}].push_back(action.microbatch);
-        if (action.kind == ActionKind::send_backward) sent[{stage - 1, false}].push_back(action.microbatch);
-        ++next[stage];
-        progress = true;
       }
+      program.push_back(pass);
+      Action send;
+      if (message_after(schedule, stage, pass, send)) program.push_back(send);
     }
+    schedule.programs[stage] = std::move(program);
   }
-  for (int stage = 0; stage < static_cast<int>(schedule.programs.size()); ++stage) {
-    if (next[stage] < schedule.programs[stage].size()) {
-      invalid(stage, schedule.programs[stage][next[stage]], "waits for ever (deadlock)");
-    }
-  }
-  for (const auto& [key, queue] : sent) {
-    if (received[key] != queue.size()) {
-      invalid(key.first, {key.second ? ActionKind::recv_forward : ActionKind::recv_backward, queue[received[key]]},
-              "is sent but never received");
-    }
-  }
+  return schedule;
 }
 
 }  // namespace
 
+bool is_pass(ActionKind kind) {
+  return kind == ActionKind::forward || kind == ActionKind::backward || kind == ActionKind::weight_gradient;
+}
+bool is_send(ActionKind kind) {
+  return kind == ActionKind::send_forward || kind == ActionKind::send_backward;
+}
+bool is_receive(ActionKind kind) {
+  return kind == ActionKind::recv_forward || kind == ActionKind::recv_backward;
+}
+
+int peer_stage(const Action& action, int stage, int stages) {
+  if (is_pass(action.kind)) return stage;
+  const bool next = action.kind == ActionKind::send_forward || action.kind == ActionKind::recv_backward;
+  return (stage + (next ? 1 : stages - 1)) % stages;
+}
+
 Schedule gpipe(int stages, int microbatches) {
-  Schedule schedule{stages, microbatches, {}};
+  Schedule schedule{stages, microbatches};
   for (int stage = 0; stage < stages; ++stage) {
     auto& program = schedule.programs.emplace_back();
-    for (int m = 0; m < microbatches; ++m) add_forward(program, stage, stages, m);
-    for (int m = 0; m < microbatches; ++m) add_backward(program, stage, stages, m);
+    for (int m = 0; m < microbatches; ++m) program.push_back({ActionKind::forward, m});
+    for (int m = 0; m < microbatches; ++m) program.push_back({ActionKind::backward, m});
   }
-  return schedule;
+  return with_messages(std::move(schedule));
 }
 
 Schedule one_forward_one_backward(int stages, int microbatches) {
-  Schedule schedule{stages, microbatches, {}};
+  Schedule schedule{stages, microbatches};
   for (int stage = 0; stage < stages; ++stage) {
     auto& program = schedule.programs.emplace_back();
     const int warm_up = std::min(stages - 1 - stage, microbatches);
-    for (int m = 0; m < warm_up; ++m) add_forward(program, stage, stages, m);
+    for (int m = 0; m < warm_up; ++m) program.push_back({ActionKind::forward, m});
     for (int m = warm_up; m < microbatches; ++m) {
-      add_forward(program, stage, stages, m);
-      add_backward(program, stage, stages, m - warm_up);
+      program.push_back({ActionKind::forward, m});
+      program.push_back({ActionKind::backward, m - warm_up});
     }
-    for (int m = microbatches - warm_up; m < microbatches; ++m) add_backward(program, stage, stages, m);
+    for (int m = microbatches - warm_up; m < microbatches; ++m) program.push_back({ActionKind::backward, m});
   }
-  return schedule;
+  return with_messages(std::move(schedule));
 }
 
-Schedule make_schedule(config::PipelineSchedule kind, int stages, int microbatches) {
+Schedule interleaved(int stages, int microbatches, int chunks) {
+  if (chunks == 1) return one_forward_one_backward(stages, microbatches);
+  if (microbatches % stages != 0) {
+    throw Error("parallel.pipeline_schedule is \"interleaved_1f1b\" with " + std::to_string(microbatches) +
+                    " microbatches on " + std::to_string(stages) + " stages",
+                "make gradient_accumulation_steps a multiple of parallel.pipeline_parallel_size, such as " +
+                    std::to_string((microbatches / stages + 1) * stages));
+  }
+  Schedule schedule{stages, microbatches, chunks};
+  const int passes = microbatches * chunks, group = stages * chunks;
+  // The k-th pass of a stage: p microbatches through one chunk, then the same ones through the next.
+  const auto pass = [&](ActionKind kind, int k) {
+    const int chunk = k % group / stages;
+    return Action{kind, k / group * stages + k % stages, kind == ActionKind::forward ? chunk : chunks - 1 - chunk};
+  };
+  for (int stage = 0; stage < stages; ++stage) {
+    auto& program = schedule.programs.emplace_back();
+    const int warm_up = static_cast<int>(
+        config::warm_up_passes(config::PipelineSchedule::interleaved_1f1b, stages, stage, microbatches, chunks));
+    for (int k = 0; k < warm_up; ++k) program.push_back(pass(ActionKind::forward, k));
+    for (int k = warm_up; k < passes; ++k) {
+      program.push_back(pass(ActionKind::forward, k));
+      program.push_back(pass(ActionKind::backward, k - warm_up));
+    }
+    for (int k = passes - warm_up; k < passes; ++k) program.push_back(pass(ActionKind::backward, k));
+  }
+  return with_messages(std::move(schedule));
+}
+
+Schedule zero_bubble(int stages, int microbatches) {
+  Schedule schedule{stages, microbatches, 1, {}, true};
+  for (int stage = 0; stage < stages; ++stage) {
+    auto& program = schedule.programs.emplace_back();
+    const int warm_up = std::min(stages - 1 - stage, microbatches);
+    const int delay = stage;  // of W behind B, in microbatches
+    const auto backward = [&](int m) {
+      program.push_back({ActionKind::backward, m});
+      if (m >= delay) program.push_back({ActionKind::weight_gradient, m - delay});
+    };
+    for (int m = 0; m < warm_up; ++m) program.push_back({ActionKind::forward, m});
+    for (int m = warm_up; m < microbatches; ++m) {
+      program.push_back({ActionKind::forward, m});
+      backward(m - warm_up);
+    }
+    for (int m = microbatches - warm_up; m < microbatches; ++m) backward(m);
+    for (int m = std::max(0, microbatches - delay); m < microbatches; ++m) {
+      program.push_back({ActionKind::weight_gradient, m});
+    }
+  }
+  return with_messages(std::move(schedule));
+}
+
+Schedule make_schedule(config::PipelineSchedule kind, int stages, int microbatches, int chunks) {
+  if (chunks > 1 && kind != config::PipelineSchedule::interleaved_1f1b) {
+    throw Error(std::string("parallel.virtual_pipeline_stages is ") + std::to_string(chunks) +
+                    ", but parallel.pipeline_schedule is \"" + config::name(kind) + "\"",
+                "use \"interleaved_1f1b\", or set parallel.virtual_pipeline_stages to 1");
+  }
   switch (kind) {
     case config::PipelineSchedule::gpipe:
       return gpipe(stages, microbatches);
     case config::PipelineSchedule::one_f_one_b:
       return one_forward_one_backward(stages, microbatches);
-    default:
-      break;
+    case config::PipelineSchedule::interleaved_1f1b:
+      return interleaved(stages, microbatches, chunks);
+    case config::PipelineSchedule::zero_bubble:
+      return zero_bubble(stages, microbatches);
   }
-  throw Error(std::string("parallel.pipeline_schedule is ") + config::name(kind) + ", which is not supported yet",
-              "1f1b or gpipe");
-}
-
-void validate(const Schedule& schedule) {
-  const int last = schedule.stages - 1;
-  if (static_cast<int>(schedule.programs.size()) != schedule.stages) {
-    throw Error("pipeline schedule: " + std::to_string(schedule.programs.size()) + " programs for " +
-                std::to_string(schedule.stages) + " stages");
-  }
-  for (int stage = 0; stage <= last; ++stage) {
-    std::map<std::pair<ActionKind, int>, int> seen;
-    const auto done = [&](ActionKind kind, int microbatch) { return seen.count({kind, microbatch}) > 0; };
-    for (const Action& action : schedule.programs[stage]) {
-      const int m = action.microbatch;
-      if (m < 0 || m >= schedule.microbatches) invalid(stage, action, "there is no such microbatch");
-      if (done(action.kind, m)) invalid(stage, action, "happens twice");
-      switch (action.kind) {
-        case ActionKind::forward:
-          if (stage > 0 && !done(ActionKind::recv_forward, m)) invalid(stage, action, "its input was not received");
-          break;
-        case ActionKind::backward:
-          if (!done(ActionKind::forward, m)) invalid(stage, action, "before its forward");
-          if (stage < last && !done(ActionKind::recv_backward, m))
-            invalid(stage, action, "its gradient was not received");
-          break;
-        case ActionKind::send_forward:
-          if (stage == last) invalid(stage, action, "there is no next stage");
-          if (!done(ActionKind::forward, m)) invalid(stage, action, "before it is computed");
-          break;
-        case ActionKind::send_backward:
-          if (stage == 0) invalid(stage, action, "there is no stage before");
-          if (!done(ActionKind::backward, m)) invalid(stage, action, "before it is computed");
-          break;
-        case ActionKind::recv_forward:
-          if (stage == 0) invalid(stage, action, "there is no stage before");
-          break;
-        case ActionKind::recv_backward:
-          if (stage == last) invalid(stage, action, "there is no next stage");
-          break;
-      }
-      ++seen[{action.kind, m}];
-    }
-    for (int m = 0; m < schedule.microbatches; ++m) {
-      if (!done(ActionKind::forward, m)) invalid(stage, {ActionKind::forward, m}, "is missing");
-      if (!done(ActionKind::backward, m)) invalid(stage, {ActionKind::backward, m}, "is missing");
-    }
-  }
-  execute(schedule, [](int, const Action&) {});
-}
-
-int peak_in_flight(const std::vector<Action>& program) {
-  int now = 0, peak = 0;
-  for (const Action& action : program) {
-    if (action.kind == ActionKind::forward) peak = std::max(peak, ++now);
-    if (action.kind == ActionKind::backward) --now;
-  }
-  return peak;
-}
-
-Simulation simulate(const Schedule& schedule, double forward, double backward) {
-  Simulation simulation;
-  simulation.stages.resize(schedule.programs.size());
-  std::vector<double> clock(schedule.programs.size(), 0.0);
-  std::map<std::tuple<int, bool, int>, double> arrival;  // (receiving stage, travels forward, microbatch)
-  double busy = 0;
-  execute(schedule, [&](int stage, const Action& action) {
-    double& now = clock[stage];
-    switch (action.kind) {
-      case ActionKind::forward:
-      case ActionKind::backward: {
-        const double length = action.kind == ActionKind::forward ? forward : backward;
-        simulation.stages[stage].push_back({action, now, now + length});
-        now += length;
-        busy += length;
-        break;
-      }
-      case ActionKind::send_forward:
-        arrival[{stage + 1, true, action.microbatch}] = now;
-        break;
-      case ActionKind::send_backward:
-        arrival[{stage - 1, false, action.microbatch}] = now;
-        break;
-      case ActionKind::recv_forward:
-        now = std::max(now, arrival[{stage, true, action.microbatch}]);
-        break;
-      case ActionKind::recv_backward:
-        now = std::max(now, arrival[{stage, false, action.microbatch}]);
-        break;
-    }
-  });
-  for (const double end : clock) simulation.span = std::max(simulation.span, end);
-  if (simulation.span > 0) {
-    simulation.bubble_fraction = 1.0 - busy / (simulation.span * static_cast<double>(clock.size()));
-  }
-  return simulation;
-}
-
-std::string to_text(const Schedule& schedule) {
-  const Simulation simulation = simulate(schedule, 1, 2);
-  const size_t width = 2 + std::to_string(std::max(0, schedule.microbatches - 1)).size();
-  std::string text;
-  for (size_t stage = 0; stage < simulation.stages.size(); ++stage) {
-    std::string line;
-    for (const SimulatedSlot& slot : simulation.stages[stage]) {
-      line.resize(static_cast<size_t>(std::lround(slot.start)) * width, ' ');
-      line += slot.action.kind == ActionKind::forward ? 'F' : 'B';
-      line += std::to_string(slot.action.microbatch);
-    }
-    text += "stage " + std::to_string(stage) + " | " + line + "\n";
-  }
-  return text;
+  throw Error("unknown pipeline schedule");
 }
 
 }  // namespace taut::parallel

@@ -1,5 +1,7 @@
 #include "runtime/parallel/tensor_parallel.h"
 
+#include "runtime/parallel/linear.h"
+
 namespace taut::parallel {
 namespace {
 
@@ -146,7 +148,7 @@ ColumnParallelLinear::ColumnParallelLinear(const std::string& name, at::Tensor w
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
-  const at::Tensor output = at::linear(copy_to_tensor_parallel(input, *tp_), weight_);
+  const at::Tensor output = parallel::linear(copy_to_tensor_parallel(input, *tp_), weight_);
   if (!tp_->gather_output) return output;
   const int64_t version = ++calls_;
   const comm::ContentTag tag{output_id_, version}, gradient_tag{gradient_id_, version};
@@ -155,7 +157,7 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
 }
 
 at::Tensor RowParallelLinear::forward(const at::Tensor& input) const {
-  return reduce_from_tensor_parallel(at::linear(input, weight_), *tp_);
+  return reduce_from_tensor_parallel(parallel::linear(input, weight_), *tp_);
 }
 
 at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& tokens, TensorParallel& tp) {

@@ -17,8 +17,6 @@ class MicrobatchFeed {
   /// Starts the loader where this rank has one. `communicator` must outlive the feed.
   MicrobatchFeed(const config::Config& config, comm::Communicator& communicator, at::Device device, int64_t first_step);
 
-  bool needed() const { return needed_; }
-
   /// The next microbatch's tokens [batch, seq + 1] int64: inputs are columns 0 … seq − 1, labels 1 … seq. Collective
   /// over tp. Throws taut::Error when the loader fails or is out of step with the trainer.
   at::Tensor next(int64_t step, int microbatch);

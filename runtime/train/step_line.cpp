@@ -22,7 +22,9 @@ std::string step_json(const StepReport& r) {
                                 {"lr", r.lr},
                                 {"tokens_per_s", r.tokens_per_s},
                                 {"step_ms", r.step_ms},
-                                {"mfu", r.mfu}}
+                                {"mfu", r.mfu},
+                                {"memory_allocated_bytes", r.memory_allocated_bytes},
+                                {"memory_peak_bytes", r.memory_peak_bytes}}
       .dump();
 }
 

@@ -12,6 +12,7 @@
 #include "runtime/config/model_math.h"
 #include "runtime/optim/grad_norm.h"
 #include "runtime/optim/lr_schedule.h"
+#include "runtime/train/allocated_memory.h"
 #include "runtime/train/matmul_peak.h"
 #include "taut.h"
 #include "tracer/annotate/annotate.h"
@@ -78,23 +79,31 @@ Trainer::Trainer(const config::Config& config, const comm::LaunchEnvironment& en
   static const annotate::Name init_name("init");
   const annotate::Range init(init_name);
   const comm::Coordinates& at = communicator_.at();
-  const model::StagePlan plan = model::plan_stage(config_, at.pp);
-  first_stage_ = plan.first;
-  last_stage_ = plan.last;
+  const int stages = communicator_.size().pp, microbatches = static_cast<int>(config_.gradient_accumulation_steps);
+  const int chunks = stages == 1 ? 1 : static_cast<int>(config_.parallel.virtual_pipeline_stages);
+  last_stage_ = at.pp + 1 == stages;
   reports_ = at.dp == 0 && at.tp == 0 && last_stage_;
 
-  stage_ = std::make_unique<model::GptStage>(config_.model, plan, tensor_parallel_, config_.seed, device_);
-  flat_ = parallel::flatten(stage_->parameters());
+  std::vector<parallel::Parameter> parameters;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    plans_.push_back(model::plan_stage(config_, at.pp, chunk));
+    chunks_.push_back(
+        std::make_unique<model::GptStage>(config_.model, plans_[chunk], tensor_parallel_, config_.seed, device_));
+    const auto& own = chunks_.back()->parameters();
+    parameters.insert(parameters.end(), own.begin(), own.end());
+  }
+  flat_ = parallel::flatten(std::move(parameters));
   buckets_ = std::make_unique<parallel::GradBuckets>(
       flat_, communicator_.dp(),
       parallel::BucketSettings{config_.communication.overlap_grad_reduce, config_.communication.bucket_size_mb});
   optimizer_ = std::make_unique<optim::AdamW>(flat_, config_.optimizer.params);
 
-  const int stages = communicator_.size().pp, microbatches = static_cast<int>(config_.gradient_accumulation_steps);
   // Without a pipeline every schedule is plain accumulation; 1f1b keeps one microbatch in flight.
-  const auto schedule = stages == 1 ? parallel::one_forward_one_backward(1, microbatches)
-                                    : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches);
+  const auto schedule = stages == 1
+                            ? parallel::one_forward_one_backward(1, microbatches)
+                            : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches, chunks);
   parallel::validate(schedule);
+  if (schedule.splits_backward) deferred_.emplace();
   pipeline_ = std::make_unique<parallel::PipelineRunner>(
       communicator_.pp(), schedule.programs[at.pp],
       std::vector<int64_t>{config_.train_micro_batch_size_per_gpu, config_.model.seq_length, config_.model.hidden_size},
@@ -146,32 +155,46 @@ void Trainer::run() {
   comm::barrier(communicator_.world());
 }
 
-at::Tensor Trainer::forward(int64_t step, int microbatch, const at::Tensor& input) {
+annotate::Microbatch Trainer::pass_of(int64_t step, int chunk, int microbatch, char pass) const {
+  return {step, communicator_.rank(), microbatch, communicator_.at().pp, chunk, pass, 0};
+}
+
+at::Tensor Trainer::forward(int64_t step, int chunk, int microbatch, const at::Tensor& input) {
   static const annotate::Name name("microbatch F");
   const comm::Coordinates& at = communicator_.at();
-  const annotate::Range range(name, annotate::Microbatch{step, communicator_.rank(), microbatch, at.pp, 0, 'F', 0});
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'F'));
   const Autocast autocast(device_.type(), config_.bf16.enabled);
+  std::optional<parallel::DeferredWeightGradients::Scope> defers;
+  if (deferred_) defers.emplace(*deferred_);
   const model::MicrobatchId id{step,
                                (microbatch * communicator_.size().dp + at.dp) * config_.train_micro_batch_size_per_gpu};
   const int64_t seq = config_.model.seq_length;
+  model::GptStage& stage = *chunks_[chunk];
   at::Tensor tokens;
-  if (feed_->needed()) {
+  if (needs_tokens(chunk)) {
     tokens = std::move(tokens_.at(microbatch));
     tokens_.erase(microbatch);
   }
-  const at::Tensor hidden = stage_->forward(first_stage_ ? tokens.narrow(1, 0, seq) : input, id);
-  if (!last_stage_) return hidden;
-  const at::Tensor loss = stage_->loss(hidden, tokens.narrow(1, 1, seq));
+  const at::Tensor hidden = stage.forward(plans_[chunk].first ? tokens.narrow(1, 0, seq) : input, id);
+  if (!plans_[chunk].last) return hidden;
+  const at::Tensor loss = stage.loss(hidden, tokens.narrow(1, 1, seq));
   loss_sum_.add_(loss.detach());
   return loss / static_cast<double>(config_.gradient_accumulation_steps * communicator_.size().dp);
 }
 
-void Trainer::backward(int64_t step, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
+void Trainer::backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
   static const annotate::Name name("microbatch B");
-  const annotate::Range range(
-      name, annotate::Microbatch{step, communicator_.rank(), microbatch, communicator_.at().pp, 0, 'B', 0});
-  if (microbatch + 1 == config_.gradient_accumulation_steps) buckets_->expect_last_backward();
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'B'));
+  buckets_->expect_last_backward(microbatch + 1 == config_.gradient_accumulation_steps);
   output.backward(gradient);
+  if (deferred_) deferred_->finish_backward(chunk, microbatch);
+}
+
+void Trainer::weight_gradients(int64_t step, int chunk, int microbatch) {
+  static const annotate::Name name("microbatch W");
+  const annotate::Range range(name, pass_of(step, chunk, microbatch, 'W'));
+  buckets_->expect_last_backward(microbatch + 1 == config_.gradient_accumulation_steps);
+  deferred_->run(chunk, microbatch);
 }
 
 void Trainer::reduce_tied_embedding(int64_t step) {
@@ -185,22 +208,25 @@ void Trainer::reduce_tied_embedding(int64_t step) {
 
 StepReport Trainer::train_step(int64_t step) {
   static const annotate::Name step_name(annotate::Step::kName), result_name(annotate::StepResult::kName),
-      optimizer_name("optimizer"), clip_name("clip_grad");
+      memory_name(annotate::Memory::kName), optimizer_name("optimizer"), clip_name("clip_grad");
   const double start = now_seconds();
   StepReport report{step, config_.train_steps};
   const annotate::Range step_range(step_name, annotate::Step{step, communicator_.rank(), 0});
   if (status_) status_->set(communicator_.rank(), step);
 
+  reset_memory_peak(device_);
   buckets_->begin_step(step);
   loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
   parallel::StageWork work;
-  work.prepare = [&](int microbatch) {
-    if (feed_->needed()) tokens_[microbatch] = feed_->next(step, microbatch);
+  work.prepare = [&](int chunk, int microbatch) {
+    if (needs_tokens(chunk)) tokens_[microbatch] = feed_->next(step, microbatch);
   };
-  work.forward = [&](int microbatch, const at::Tensor& input) { return forward(step, microbatch, input); };
-  work.backward = [&](int microbatch, const at::Tensor&, const at::Tensor& output, const at::Tensor& gradient) {
-    backward(step, microbatch, output, gradient);
+  work.forward = [&](int chunk, int microbatch, const at::Tensor& input) {
+    return forward(step, chunk, microbatch, input);
   };
+  work.backward = [&](int chunk, int microbatch, const at::Tensor&, const at::Tensor& output,
+                      const at::Tensor& gradient) { backward(step, chunk, microbatch, output, gradient); };
+  work.weight_gradients = [&](int chunk, int microbatch) { weight_gradients(step, chunk, microbatch); };
   pipeline_->run(work);
 
   buckets_->finish();
@@ -230,6 +256,11 @@ StepReport Trainer::train_step(int64_t step) {
   const int64_t replica_tokens =
       config_.train_micro_batch_size_per_gpu * config_.gradient_accumulation_steps * config_.model.seq_length;
   annotate::mark(result_name, annotate::StepResult{replica_tokens, report.loss, report.grad_norm});
+  const AllocatedMemory memory = allocated_memory(device_);
+  annotate::mark(memory_name, annotate::Memory{memory.peak, memory.allocated, memory.reserved, memory.resident,
+                                               communicator_.rank(), device_.is_cuda() ? device_.index() : -1});
+  report.memory_allocated_bytes = memory.allocated;
+  report.memory_peak_bytes = memory.peak;
   const double seconds = now_seconds() - start;
   const double tokens = static_cast<double>(replica_tokens * communicator_.size().dp);
   report.step_ms = seconds * 1e3;

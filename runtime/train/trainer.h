@@ -21,9 +21,11 @@
 #include "runtime/model/gpt.h"
 #include "runtime/optim/adamw.h"
 #include "runtime/parallel/grad_buckets.h"
+#include "runtime/parallel/linear.h"
 #include "runtime/parallel/pipeline_runner.h"
 #include "runtime/train/microbatch_feed.h"
 #include "runtime/train/step_line.h"
+#include "tracer/annotate/annotate.h"
 
 namespace taut::train {
 
@@ -39,8 +41,12 @@ class Trainer {
 
  private:
   StepReport train_step(int64_t step);
-  at::Tensor forward(int64_t step, int microbatch, const at::Tensor& input);
-  void backward(int64_t step, int microbatch, const at::Tensor& output, const at::Tensor& gradient);
+  /// Names one pass in the trace.
+  annotate::Microbatch pass_of(int64_t step, int chunk, int microbatch, char pass) const;
+  bool needs_tokens(int chunk) const { return plans_[chunk].first || plans_[chunk].last; }
+  at::Tensor forward(int64_t step, int chunk, int microbatch, const at::Tensor& input);
+  void backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient);
+  void weight_gradients(int64_t step, int chunk, int microbatch);
   void reduce_tied_embedding(int64_t step);
   void save_if_due(int64_t steps_done);
   void save(int64_t steps_done);
@@ -52,15 +58,17 @@ class Trainer {
   c10::DeviceGuard current_device_;  // kernels start on this rank's GPU
   comm::Communicator communicator_;
   parallel::TensorParallel tensor_parallel_;
-  std::unique_ptr<model::GptStage> stage_;
+  std::vector<model::StagePlan> plans_;                   // of this rank's chunks of layers
+  std::vector<std::unique_ptr<model::GptStage>> chunks_;  // more than one in an interleaved pipeline
   parallel::FlatParameters flat_;
   std::unique_ptr<parallel::GradBuckets> buckets_;
   std::unique_ptr<optim::AdamW> optimizer_;
   std::unique_ptr<parallel::PipelineRunner> pipeline_;
+  std::optional<parallel::DeferredWeightGradients> deferred_;  // where the schedule splits backward
   std::unique_ptr<MicrobatchFeed> feed_;
   std::optional<launch::StatusFile> status_;
 
-  bool first_stage_, last_stage_, reports_;
+  bool last_stage_, reports_;
   int64_t first_step_ = 0, last_saved_ = -1;
   double peak_ = 0, last_save_time_ = 0;
   std::map<int, at::Tensor> tokens_;  // of the microbatches whose forward is to come

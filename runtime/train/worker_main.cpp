@@ -15,6 +15,7 @@
 
 #include "runtime/comm/process_group.h"
 #include "runtime/config/load.h"
+#include "runtime/train/allocated_memory.h"
 #include "runtime/train/trainer.h"
 #include "taut.h"
 #include "tracer/collect/torch_observer.h"
@@ -47,6 +48,7 @@ void keep_freed_memory() {
 
 int main(int argc, char** argv) {
   keep_freed_memory();
+  taut::train::count_cpu_memory();
   CLI::App app{"One training rank of Taut; `taut train` starts these."};
   std::string config_file, format = "text";
   std::vector<std::string> overrides;

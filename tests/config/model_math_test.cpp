@@ -90,36 +90,19 @@ TEST(Flops, FollowTheCausalConvention) {
   EXPECT_NEAR(flops_per_token(m) / want, 1.0, 1e-12);
 }
 
-// Korthikanti et al.: GPT-3 175B, tensor parallel 8, pipeline parallel 8, micro batch 1, no recomputation: 66.84 GiB of
-// activations with three interleaved chunks a stage, which keep 1 + (p-1)/(p·3) times what plain 1f1b keeps.
-TEST(Memory, ActivationsMatchTheMeasured175B) {
-  Json json = small_config();
-  json["model"] = Json::parse(R"({"hidden_size": 12288, "num_layers": 96, "num_attention_heads": 96, "seq_length": 2048,
-                                  "vocab_size": 51200, "activation": "gelu"})");
-  json["parallel"] = Json::parse(R"({"tensor_parallel_size": 8, "pipeline_parallel_size": 8})");
-  json["train_batch_size"] = 64;
-  json["train_micro_batch_size_per_gpu"] = 1;
-  json["bf16"] = Json::parse(R"({"enabled": true})");
-  Config config = from_json(json, ".");
-  validate(config);
-  const double gib = memory_on_stage(config, 0).activations / (1024.0 * 1024 * 1024);
-  EXPECT_NEAR(gib * (1.0 + 7.0 / (8.0 * 3.0)), 66.84, 0.01);
-}
-
-TEST(Memory, CountsSixteenBytesAParameterForAdam) {
-  const Config config = load_patched("{}");
-  const MemoryEstimate memory = memory_on_stage(config, 0);
-  EXPECT_DOUBLE_EQ(memory.weights + memory.gradients + memory.optimizer,
-                   16.0 * static_cast<double>(parameter_count(config.model)));
-}
-
-TEST(Memory, GpipeKeepsEveryMicrobatch) {
-  const auto activations = [](const char* schedule) {
-    const std::string patch =
-        std::string(R"({"parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": ")") + schedule + "\"}}";
-    return memory_on_stage(load_patched(patch), 0).activations;
-  };
-  EXPECT_DOUBLE_EQ(activations("gpipe") / activations("1f1b"), 8.0 / 2.0);  // 8 microbatches, 2 stages
+// 4 experts of 3 × 64 × 256, a router of 4 × 64 a layer; each token visits 2.
+TEST(Experts, AreCountedWholeAndPerRank) {
+  Config config = from_json(merge_patch(small_config(), Json::parse(R"({"model": {"num_experts": 4}})")), ".");
+  config.world_size = 2;
+  config.parallel.expert_parallel_size = 2;
+  const int64_t attention = 2 * 64 * 64 + 2 * 64 * 32, expert = 3 * 64 * 256, router = 4 * 64, norms = 2 * 64;
+  EXPECT_EQ(parameter_count(config.model), 4 * (attention + 4 * expert + router + norms) + 64 + 512 * 64);
+  EXPECT_EQ(parameter_count_on_stage(config, 0), 4 * (attention + 2 * expert + router + norms) + 64 + 512 * 64);
+  config.parallel.expert_placement = {{3, 1, 0}, {2}};
+  EXPECT_EQ(held_parameters(config, 0, 0).experts, 4 * 3 * expert);
+  EXPECT_EQ(held_parameters(config, 0, 1).experts, 4 * expert);
+  EXPECT_DOUBLE_EQ(flops_per_token(config.model),
+                   6.0 * (4 * (attention + 2 * expert + router) + 512 * 64) + 6.0 * 4 * 64 * 32);
 }
 
 }  // namespace

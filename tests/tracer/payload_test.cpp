@@ -143,6 +143,21 @@ TEST_F(Training, BatchesMicrobatchesAndLoaderWork) {
   EXPECT_EQ(number("SELECT count(*) FROM NVTX_EVENTS WHERE binaryData IS NOT NULL"), 0) << "all payloads have tables";
 }
 
+TEST_F(Training, MemoryIsTheStepsPeak) {
+  const auto got = rows(
+      "SELECT m.globalPid, m.time, m.device, m.allocated, m.reserved, m.rss, r.globalPid, s.start, s.end FROM "
+      "TAUT_MEMORY m JOIN TAUT_RANK r ON r.globalPid=m.globalPid JOIN TAUT_STEP s ON s.rank=r.rank AND "
+      "s.step=m.allocated-4000 ORDER BY r.rank, m.time");
+  ASSERT_EQ(got.size(), 2u * kSteps);
+  for (const auto& row : got) {
+    EXPECT_GE(row[1].integer, row[7].integer) << "within its step";
+    EXPECT_LE(row[1].integer, row[8].integer);
+    EXPECT_EQ(row[2].integer, -1);
+    EXPECT_EQ(row[4].integer, 5000);
+    EXPECT_EQ(row[5].integer, 6000);
+  }
+}
+
 TEST_F(Training, EveryEventIdIsARow) {
   for (const char* table :
        {"TAUT_COLLECTIVE", "TAUT_MICROBATCH", "TAUT_BATCH", "TAUT_TENSOR_USE", "TAUT_LOADER_WORK", "TAUT_EXPERT"}) {

@@ -96,7 +96,7 @@ void payloads() {
 void train(int rank, int steps) {
   static const Name rank_name("rank"), group_name("tp0"), step_name("step"), micro_name("microbatch F"),
       reduce_name("all_reduce"), gather_name("all_gather"), wait_name("wait"), batch_name("batch_wait"),
-      result_name("result"), read_name("read"), use_name("use"), checkpoint_name("checkpoint"),
+      result_name("result"), read_name("read"), use_name("use"), checkpoint_name("checkpoint"), memory_name("memory"),
       expert_name("expert_load");
   mark(rank_name, Rank{rank, 4, 0, 1, 2, 3, 4, 5, -1, 0});
   mark(group_name, Group{77, 2, rank % 2});
@@ -123,6 +123,7 @@ void train(int rank, int steps) {
     mark(use_name, TensorUse{33, 44, 256, 512, rank, 0});
     mark(expert_name, ExpertLoad{s, 4096, 17, rank, 5, 63, 0});
     { Range save(checkpoint_name, Checkpoint{s, 999, rank, 0}); }
+    mark(memory_name, Memory{4000 + s, 3000, 5000, 6000, rank, -1});
     mark(result_name, StepResult{8192, s == 0 ? NAN : 5.5 - s, 1.25});
   }
 }

@@ -116,6 +116,10 @@ void store_loader_work(store::Writer& writer, int64_t event, const annotate::Loa
   writer.insert(TableId::TAUT_LOADER_WORK, {event, w.rank, w.worker, w.batch, w.samples, name_of(w.phase)});
 }
 
+void store_memory(store::Writer& writer, int64_t global_pid, int64_t time, const annotate::Memory& m) {
+  writer.insert(TableId::TAUT_MEMORY, {global_pid, time, m.device, m.peak, m.reserved, m.resident});
+}
+
 BinaryHeader binary_header(int64_t domain, uint64_t schema, uint64_t bytes) {
   struct {
     uint32_t domain, flags;

@@ -40,6 +40,9 @@ void store_batch(store::Writer& writer, int64_t event, int64_t start, int64_t en
                  const std::optional<annotate::BatchResult>& result);
 void store_loader_work(store::Writer& writer, int64_t event, const annotate::LoaderWork& work);
 
+/// The row's `allocated` is the peak: what the step needed at once, wherever in the step that was.
+void store_memory(store::Writer& writer, int64_t global_pid, int64_t time, const annotate::Memory& memory);
+
 /// nsys' form of an extended payload in NVTX_EVENTS.binaryData: a 32-byte header (domain, schema, sizes), then the
 /// bytes.
 using BinaryHeader = std::array<unsigned char, 32>;

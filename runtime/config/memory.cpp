@@ -1,0 +1,214 @@
+#include "runtime/config/memory.h"
+
+#include <algorithm>
+
+#include "runtime/config/model_math.h"
+#include "runtime/config/pipeline_math.h"
+
+namespace taut::config {
+namespace {
+
+/// The sizes that every term is made of, as numbers of elements; see the header for the letters.
+struct Sizes {
+  double n, h, f, V, heads, groups, t;  // heads = a·d / t, groups = g·d / t: what one rank holds
+  double head_count;                    // a / t
+  double stream;                        // share of the residual stream that a rank holds: 1 / t with sequence parallel
+  double e;                             // bytes of the compute type
+};
+
+Sizes sizes_of(const Config& c) {
+  const Model& m = c.model;
+  const Parallel& p = c.parallel;
+  Sizes z{};
+  z.t = static_cast<double>(p.tensor_parallel_size);
+  z.n = static_cast<double>(c.train_micro_batch_size_per_gpu) * static_cast<double>(m.seq_length) /
+        static_cast<double>(p.context_parallel_size);
+  z.h = static_cast<double>(m.hidden_size);
+  z.f = static_cast<double>(m.ffn_hidden_size > 0 ? m.ffn_hidden_size : 4 * m.hidden_size) / z.t;
+  z.V = static_cast<double>(m.vocab_size) / z.t;
+  const double head_dim = z.h / static_cast<double>(m.num_attention_heads);
+  z.heads = z.h / z.t;
+  z.groups = static_cast<double>(m.num_query_groups > 0 ? m.num_query_groups : m.num_attention_heads) * head_dim / z.t;
+  z.head_count = static_cast<double>(m.num_attention_heads) / z.t;
+  z.stream = p.sequence_parallel ? 1.0 / z.t : 1.0;
+  z.e = c.bf16.enabled || c.fp16.enabled ? 2.0 : 4.0;
+  return z;
+}
+
+/// What attention keeps beside its input and output projections' inputs, bytes.
+double attention_bytes(const Config& c, const Sizes& z) {
+  const bool rope = c.model.position_embedding == PositionEmbedding::rope;
+  const bool repeated = z.groups < z.heads;  // grouped keys and values are expanded to one per query head
+  double elements = 0;
+  if (rope) elements += z.heads + z.groups;                    // rotated query and key, in one tensor
+  if (repeated) elements += 2 * z.heads;                       // expanded keys and values
+  if (!repeated || !rope) elements += z.heads + 2 * z.groups;  // the projection's output: value, unrotated query
+  elements += z.heads;                                         // output, also the output projection's input
+  return z.n * (z.e * elements + 4.0 * z.head_count);          // log-sum-exp is fp32
+}
+
+/// Of that, what selective recomputation does not keep: all but the projection's output and attention's own output.
+double recomputed_attention_bytes(const Config& c, const Sizes& z) {
+  return attention_bytes(c, z) - z.n * z.e * (2 * z.heads + 2 * z.groups);
+}
+
+double mlp_bytes(const Config& c, const Sizes& z) {
+  // SwiGLU: gate and up in one tensor, the gate after SiLU, their product. GELU: input and output.
+  return z.n * z.e * z.f * (c.model.activation == Activation::swiglu ? 4.0 : 2.0);
+}
+
+/// What a layer keeps from forward to backward, bytes.
+double layer_bytes(const Config& c, const Sizes& z) {
+  const double statistics = c.model.normalization == Normalization::layernorm ? 8.0 : 4.0;
+  const double norms = 2.0 * z.n * z.stream * (4.0 * z.h + statistics + z.e * z.h);
+  const double dropout = c.model.dropout > 0 ? 2.0 * z.n * z.stream * 4.0 * z.h : 0.0;  // two masks
+  return norms + attention_bytes(c, z) + mlp_bytes(c, z) + dropout;
+}
+
+/// What a layer keeps from its backward to its weight gradients, where those wait: each product's input and the
+/// gradient of its output.
+double waiting_bytes(const Config& c, const Sizes& z) {
+  const double gate_and_up = c.model.activation == Activation::swiglu ? 2.0 : 1.0;
+  const double inputs = 2.0 * z.h * z.stream + z.heads + z.f;
+  const double gradients = z.heads + 2.0 * z.groups + 2.0 * z.h * z.stream + gate_and_up * z.f;
+  return z.n * z.e * (inputs + gradients);
+}
+
+/// What backward needs at most beside what forward kept, in one layer: the stream's gradient and the MLP's, and the
+/// down projection's input where its weight gradient waits.
+double layer_workspace(const Config& c, const Sizes& z) {
+  const bool waits =
+      c.parallel.pipeline_schedule == PipelineSchedule::zero_bubble && c.parallel.pipeline_parallel_size > 1;
+  const double gated = c.model.activation == Activation::swiglu ? 2.0 : 1.0;
+  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (gated + (waits ? 1.0 : 0.0)));
+}
+
+/// Messages that a stage receives ahead, in hidden states: two from each neighbour.
+double receive_buffers(const Config& c, int64_t pp) {
+  const int64_t stages = c.parallel.pipeline_parallel_size;
+  if (c.parallel.virtual_pipeline_stages > 1) return stages == 2 ? 2 : 4;  // round the ring of stages
+  return (pp > 0 ? 2 : 0) + (pp + 1 < stages ? 2 : 0);
+}
+
+}  // namespace
+
+double layers_in_flight(const Config& c, int64_t pp) {
+  const Parallel& p = c.parallel;
+  const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  const PipelineSchedule schedule =
+      p.pipeline_schedule == PipelineSchedule::zero_bubble ? PipelineSchedule::one_f_one_b : p.pipeline_schedule;
+  const int64_t passes = passes_in_flight(schedule, p.pipeline_parallel_size, pp, c.gradient_accumulation_steps,
+                                          p.virtual_pipeline_stages);
+  return layers / static_cast<double>(p.virtual_pipeline_stages) * static_cast<double>(passes);
+}
+
+namespace {
+
+/// How many ranks share what ZeRO divides.
+struct Sharing {
+  double dense, experts;
+};
+Sharing sharing(const Config& c) {
+  const auto ranks = static_cast<double>(c.data_parallel_size() * c.parallel.context_parallel_size);
+  return {ranks, ranks / static_cast<double>(c.parallel.expert_parallel_size)};
+}
+
+/// Weights under ZeRO 3: shards, and in full what is small enough to stay; the units that are gathered at a time.
+struct Stage3 {
+  double kept_whole = 0;     // elements
+  double gathered_unit = 0;  // elements of the largest unit
+  double gathered_all = 0;   // elements of all units
+};
+Stage3 stage3_parts(const Config& c, int64_t pp, int64_t ep) {
+  Stage3 parts;
+  double layer = 0, other = 0;
+  const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  for (const HeldTensors& tensors : held_tensors(c, pp, ep)) {
+    const double elements = static_cast<double>(tensors.count) * static_cast<double>(tensors.elements);
+    if (tensors.elements <= c.zero_optimization.stage3_param_persistence_threshold) {
+      parts.kept_whole += elements;
+      continue;
+    }
+    parts.gathered_all += elements;
+    (tensors.in_layer ? layer : other) += tensors.in_layer ? elements / layers : elements;
+  }
+  parts.gathered_unit = std::max(layer, other);
+  return parts;
+}
+
+void add_parameter_memory(MemoryEstimate& memory, const Config& c, const Sizes& z, int64_t pp, int64_t ep) {
+  const HeldParameters held = held_parameters(c, pp, ep);
+  const ZeroOptimization& zero = c.zero_optimization;
+  const Sharing ranks = sharing(c);
+  const auto dense = static_cast<double>(held.dense()), experts = static_cast<double>(held.experts);
+  const double whole = dense + experts, shard = dense / ranks.dense + experts / ranks.experts;
+
+  memory.weights = 4.0 * whole;
+  memory.gradients = 4.0 * (zero.stage >= 2 ? shard : whole);
+  memory.optimizer = 8.0 * (zero.stage >= 1 ? shard : whole);
+  if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
+  if (zero.stage >= 2 && ranks.dense > 1) {
+    memory.communication += 4.0 * std::min(static_cast<double>(zero.reduce_bucket_size), whole);
+  }
+  if (zero.stage == 3 && ranks.dense > 1) {
+    const Stage3 parts = stage3_parts(c, pp, ep);
+    memory.weights = 4.0 * (shard + parts.kept_whole);
+    memory.weight_copies = 0;
+    const double live = zero.reshard_after_forward ? 2 * parts.gathered_unit : parts.gathered_all;
+    memory.communication += z.e * std::min(live, parts.gathered_all);
+  }
+  if (zero.offload_optimizer.device == OffloadDevice::cpu) {
+    const double states = zero.stage >= 1 ? shard : whole;
+    memory.host = (8.0 + 4.0 + 4.0) * states;  // moments, masters, the gradients' copy
+    memory.optimizer = 0;
+  }
+}
+
+}  // namespace
+
+MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
+  const Sizes z = sizes_of(c);
+  const int64_t stages = c.parallel.pipeline_parallel_size;
+  const bool first = pp == 0, last = pp == stages - 1;
+  MemoryEstimate memory;
+  add_parameter_memory(memory, c, z, pp, ep);
+
+  const double layers = layers_in_flight(c, pp);
+  const auto microbatch_layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
+  const double microbatches = layers / microbatch_layers;
+  const double stream = 4.0 * z.n * z.h * z.stream;
+  const double layer = layer_bytes(c, z);
+  const bool full = c.activation_checkpointing.mode == CheckpointingMode::full;
+  const bool selective = c.activation_checkpointing.mode == CheckpointingMode::selective;
+  const double recomputed = full ? layer - stream : selective ? recomputed_attention_bytes(c, z) : 0;
+  memory.activations = layers * (layer - recomputed);
+  if (first && c.model.dropout > 0) memory.activations += microbatches * stream;
+  if (stages > 1) memory.communication += receive_buffers(c, pp) * stream;
+
+  // Microbatches whose head has run and whose backward is to come, and those whose weight gradients wait.
+  const PipelineSchedule schedule = c.parallel.pipeline_schedule;
+  const double heads = stages > 1 && schedule == PipelineSchedule::gpipe ? microbatches : 1;
+  double waiting = 0;
+  if (stages > 1 && schedule == PipelineSchedule::zero_bubble)
+    waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
+  memory.activations += waiting * microbatch_layers * waiting_bytes(c, z);
+  const double softmax = 4.0 * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
+  if (last) {
+    memory.activations += heads * (stream + norm_output) + waiting * norm_output;
+    memory.logits = (heads - 1) * softmax + waiting * z.e * z.n * z.V;
+  }
+
+  // The step's peak is where backward begins: in the head, or in the last layer once the head's tensors are gone.
+  // In the head: softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a
+  // copy.
+  const double workspace = recomputed + layer_workspace(c, z);
+  const double head = last ? (z.t > 1 ? 2 * softmax + (z.e == 2.0 ? softmax / 2 : 0) : 3 * softmax) : 0;
+  if (head > workspace) {
+    memory.logits += head;
+  } else {
+    memory.workspace = workspace;
+  }
+  return memory;
+}
+
+}  // namespace taut::config
