@@ -1,17 +1,18 @@
 // `taut train`: checks the config, starts the ranks, traces them, says how it went.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
 #include <iostream>
-#include <limits>
 #include <optional>
 
 #include "cli/command.h"
 #include "runtime/config/layout.h"
 #include "runtime/config/load.h"
-#include "runtime/data/corpus.h"
+#include "runtime/data/available_memory.h"
+#include "runtime/data/check.h"
+#include "runtime/data/prepare.h"
 #include "runtime/data/tokenizer.h"
 #include "runtime/launch/launch.h"
 #include "taut.h"
@@ -27,7 +28,7 @@ struct TrainOptions {
   std::optional<int64_t> ranks, steps;
   std::string trace;
   std::vector<std::string> overrides;
-  bool dry_run = false, print_config = false;
+  bool dry_run = false, print_config = false, prepare = false;
   Format format = Format::text;
 };
 
@@ -61,25 +62,25 @@ std::string worker_program() {
   return worker.string();
 }
 
-int64_t available_memory_mb() {
-  std::ifstream meminfo("/proc/meminfo");
-  std::string field;
-  while (meminfo >> field) {
-    if (field == "MemAvailable:" && meminfo >> field) return std::stoll(field) / 1024;
-  }
-  return std::numeric_limits<int64_t>::max();
-}
-
 /// What would make every rank fail alike is said once, before any starts.
-void check_before_start(const config::Config& config) {
+void check_memory(const config::Config& config) {
   constexpr int64_t kRankMb = 250;  // LibTorch's own, before any parameter
-  const int64_t available = available_memory_mb();
+  const auto available = static_cast<int64_t>(std::min<uint64_t>(data::available_memory() >> 20, 1 << 30));
   if (config.world_size > available / kRankMb) {
     throw Error(std::to_string(config.world_size) + " ranks do not fit into this machine: LibTorch alone takes about " +
                     std::to_string(kRankMb) + " MB a rank, and " + std::to_string(available) + " MB are available",
                 "start fewer ranks with --nproc; --dry-run checks a layout of any size without starting it");
   }
-  if (!config.data.mock) data::Corpus::open(config.data.path);
+}
+
+/// Trains the tokenizer if it is missing; says whatever is wrong with the data before any rank starts.
+void check_data(const config::Config& config, const Shell& shell) {
+  if (data::ensure_tokenizer(config) && !shell.quiet) {
+    std::cerr << "note: trained the tokenizer " << config::tokenizer_file(config) << std::endl;
+  }
+  for (const std::string& remark : data::check_data(config)) {
+    if (!shell.quiet) std::cerr << "note: " << remark << std::endl;
+  }
 }
 
 std::vector<std::string> worker_command(const TrainOptions& options) {
@@ -90,8 +91,8 @@ std::vector<std::string> worker_command(const TrainOptions& options) {
   return command;
 }
 
-/// Creates the trace file, so that a path that cannot be written fails before anything starts.
-std::unique_ptr<collect::Collector> make_collector(const std::string& path, const config::Config& config) {
+/// A path that cannot be written fails before anything starts.
+void check_trace_path(const std::string& path) {
   const fs::path folder = fs::path(path).has_parent_path() ? fs::path(path).parent_path() : fs::path(".");
   std::error_code ec;
   if (!fs::is_directory(folder, ec))
@@ -100,6 +101,9 @@ std::unique_ptr<collect::Collector> make_collector(const std::string& path, cons
     throw Error("cannot write into " + folder.string(), "choose another path for --trace");
   if (fs::is_directory(path, ec))
     throw Error("--trace " + path + " is a folder", "give the path of a file, such as " + path + "/run.db");
+}
+
+std::unique_ptr<collect::Collector> make_collector(const std::string& path, const config::Config& config) {
   collect::Collector::Options options;
   options.path = path;
   options.meta = {{"config", config::to_json(config).dump()},
@@ -166,6 +170,36 @@ int conclude(const launch::Result& result, const TrainOptions& options, const co
   throw Error(failure_text(*result.failure) + "; the other ranks were stopped", hint);
 }
 
+/// `--prepare`: writes the token files and says how to train with them.
+int run_prepare(const TrainOptions& options, const config::Config& config, const Shell& shell) {
+  if (data::ensure_tokenizer(config) && !shell.quiet) {
+    std::cerr << "note: trained the tokenizer " << config::tokenizer_file(config) << std::endl;
+  }
+  const bool bar = isatty(STDERR_FILENO) && !shell.quiet;
+  uint64_t shown = 0;
+  const data::Prepared prepared =
+      data::prepare(config, fs::absolute(options.config).parent_path(), [&](uint64_t done, uint64_t total) {
+        const uint64_t percent = done * 100 / total;
+        if (bar && percent != shown) std::cerr << "\rtokenizing " << (shown = percent) << " %" << std::flush;
+      });
+  if (bar && shown > 0) std::cerr << "\r\033[K";
+  const std::string path = prepared.prefix.string();
+  if (options.format == Format::json) {
+    config::Json json{{"path", path},
+                      {"tokens", prepared.tokens},
+                      {"documents", prepared.documents},
+                      {"text_bytes", prepared.text_bytes},
+                      {"file_bytes", prepared.file_bytes}};
+    std::cout << json.dump() << std::endl;
+    return kOk;
+  }
+  std::cout << "wrote " << path << ".bin and .idx: " << prepared.tokens << " tokens of " << prepared.documents
+            << (prepared.documents == 1 ? " document" : " documents") << " in " << prepared.file_bytes
+            << " bytes, from " << prepared.text_bytes << " bytes of text\nnext:  taut train " << options.config
+            << " --set data.path=" << path << std::endl;
+  return kOk;
+}
+
 int run_train(const TrainOptions& options, const Shell& shell) {
   const config::Config config = config::load_file(options.config, options.overrides, options.ranks, options.steps);
   if (!shell.quiet) {
@@ -181,14 +215,14 @@ int run_train(const TrainOptions& options, const Shell& shell) {
               << std::flush;
     return kOk;
   }
-  check_before_start(config);
+  if (options.prepare) return run_prepare(options, config, shell);
+  check_memory(config);
+  if (!options.trace.empty()) check_trace_path(options.trace);
+  check_data(config, shell);
   const RunFolder folder;
   launch::Plan plan = make_plan(options, config, folder);
   std::unique_ptr<collect::Collector> collector;
   if (!options.trace.empty()) collector = make_collector(options.trace, config);
-  if (data::ensure_tokenizer(config) && !shell.quiet) {
-    std::cerr << "note: trained the tokenizer " << config::tokenizer_file(config) << std::endl;
-  }
   const launch::SignalsHeld held;  // before the collector's thread, which must not take a Ctrl-C
   if (collector) {
     plan.environment = collector->environment();
@@ -242,6 +276,8 @@ void add_train(CLI::App& app, Shell& shell) {
                     "Check the config and show mesh, batch, parameters and memory; start nothing");
   command->add_flag("--print-config", options->print_config,
                     "Print the effective config, defaults filled in; start nothing");
+  command->add_flag("--prepare", options->prepare,
+                    "Tokenize the text at data.path into token files (.bin, .idx) to train with; start nothing");
   add_format(*command, options->format);
 }
 

@@ -5,13 +5,14 @@
 // cures. A pass takes a + b × microbatch size: a, the cost of starting operations and of touching the parameters,
 // limits how small microbatches may usefully get.
 #include <algorithm>
-#include <numeric>
 #include <optional>
 
 #include "analyzer/detect/pipeline_profile.h"
 #include "analyzer/detect/rule.h"
+#include "analyzer/metrics/series.h"
 #include "analyzer/simulate/pipeline.h"
 #include "runtime/config/model_math.h"
+#include "runtime/config/pipeline_math.h"
 
 namespace taut::detect {
 namespace {
@@ -30,10 +31,29 @@ struct Setting {
   std::vector<int64_t> layers;
 };
 
-simulate::Schedule schedule_of(const Facts& facts) {
+// What the passes show, and the config where they cannot: gpipe and 1f1b run the same ones.
+config::PipelineSchedule schedule_of(const Facts& facts, const PipelineProfile& profile) {
+  if (profile.chunks > 1) return config::PipelineSchedule::interleaved_1f1b;
+  if (!profile.weight_gradient.time.empty()) return config::PipelineSchedule::zero_bubble;
   return facts.config && facts.config->parallel.pipeline_schedule == config::PipelineSchedule::gpipe
-             ? simulate::Schedule::gpipe
-             : simulate::Schedule::one_f_one_b;
+             ? config::PipelineSchedule::gpipe
+             : config::PipelineSchedule::one_f_one_b;
+}
+
+double ideal_bubble(const Facts& facts, const PipelineProfile& profile, int64_t microbatches) {
+  return config::ideal_bubble_fraction(schedule_of(facts, profile), profile.stages, microbatches, profile.chunks);
+}
+
+// The formula behind ideal_bubble.
+const char* ideal_formula(const Facts& facts, const PipelineProfile& profile) {
+  switch (schedule_of(facts, profile)) {
+    case config::PipelineSchedule::interleaved_1f1b:
+      return "(p-1)/(v·m+p-1)";
+    case config::PipelineSchedule::zero_bubble:
+      return profile.microbatches >= profile.stages ? "(p-1)/(3m+p-1)" : "(2p-m-1)/(2m+2p-1)";
+    default:
+      return "(p-1)/(m+p-1)";
+  }
 }
 
 std::vector<int64_t> layers_now(const Facts& facts, const PipelineProfile& profile) {
@@ -53,29 +73,27 @@ double layer_share(const std::vector<int64_t>& layers) {
 PipelineCosts costs_of(const Facts& facts, const PipelineProfile& profile, const Setting& setting,
                        double fixed_factor) {
   PipelineCosts costs;
-  costs.schedule = schedule_of(facts);
+  costs.schedule = schedule_of(facts, profile);
+  costs.chunks = profile.chunks;
   costs.microbatches = profile.microbatches * setting.divisor;
   const std::vector<int64_t> before = layers_now(facts, profile);
   const size_t reference = before.size() > 2 ? 1 : 0;
   const double shrink = 1.0 / static_cast<double>(setting.divisor);
-  for (size_t s = 0; s < static_cast<size_t>(profile.stages); ++s) {
-    double forward = profile.forward[s], backward = profile.backward[s];
-    double forward_fixed = fixed_factor * profile.forward_fixed[s],
-           backward_fixed = fixed_factor * profile.backward_fixed[s];
-    if (!setting.layers.empty()) {
-      const double moved = static_cast<double>(setting.layers[s] - before[s]) * layer_share(before);
-      forward = std::max(0.0, forward + moved * profile.forward[reference]);
-      backward = std::max(0.0, backward + moved * profile.backward[reference]);
-      forward_fixed = std::max(0.0, forward_fixed + moved * fixed_factor * profile.forward_fixed[reference]);
-      backward_fixed = std::max(0.0, backward_fixed + moved * fixed_factor * profile.backward_fixed[reference]);
-    }
-    const auto pass = [&](double time, double fixed) {
+  const auto add = [&](const PipelineProfile::Passes& passes, std::vector<double>& times) {
+    for (size_t s = 0; s < passes.time.size(); ++s) {
+      double time = passes.time[s], fixed = fixed_factor * passes.fixed[s];
+      if (!setting.layers.empty()) {
+        const double moved = static_cast<double>(setting.layers[s] - before[s]) * layer_share(before);
+        time = std::max(0.0, time + moved * passes.time[reference]);
+        fixed = std::max(0.0, fixed + moved * fixed_factor * passes.fixed[reference]);
+      }
       fixed = std::min(fixed, time);
-      return fixed + (time - fixed) * shrink + profile.between_passes;
-    };
-    costs.forward.push_back(pass(forward, forward_fixed));
-    costs.backward.push_back(pass(backward, backward_fixed));
-  }
+      times.push_back(fixed + (time - fixed) * shrink + profile.between_passes);
+    }
+  };
+  add(profile.forward, costs.forward);
+  add(profile.backward, costs.backward);
+  add(profile.weight_gradient, costs.weight_gradient);
   // Of a transfer the latency stays when the message shrinks; where nobody says how much that is, half.
   const double latency_ms = facts.config ? facts.config->communication.emulated_link.latency_us * 1e-3 : 0;
   const auto transfer = [&](double time) {
@@ -139,7 +157,7 @@ Setting best_divisor(const Facts& facts, const PipelineProfile& profile, const P
 // Moves single layers from the slowest stage to the one that gains most, while that helps.
 std::vector<int64_t> best_split(const Facts& facts, const PipelineProfile& profile, const Predictor& predictor) {
   const std::vector<int64_t> before = layers_now(facts, profile);
-  if (before.empty()) return {};
+  if (before.empty() || profile.chunks > 1) return {};  // pipeline_layers splits whole stages
   std::vector<int64_t> best = before;
   double best_ms = predictor.step_ms({1, best});
   for (bool improved = true; improved;) {
@@ -169,19 +187,19 @@ struct Blame {
 };
 Blame assign_blame(const Facts& facts, const PipelineProfile& profile) {
   const PipelineCosts costs = costs_of(facts, profile, {}, 1);
-  const double p = static_cast<double>(profile.stages);
   const auto span = [](const PipelineCosts& c) { return simulate::replay_pipeline(c).span(); };
   PipelineCosts free_transfers = costs;
   free_transfers.transfer_forward = free_transfers.transfer_backward = 0;
   PipelineCosts even = free_transfers;
-  const auto spread = [&](std::vector<double>& v) { v.assign(v.size(), std::accumulate(v.begin(), v.end(), 0.0) / p); };
-  spread(even.forward);
-  spread(even.backward);
-  const double as_was = span(costs), no_transfer = span(free_transfers), even_span = span(even);
+  for (std::vector<double>* times : {&even.forward, &even.backward, &even.weight_gradient}) {
+    times->assign(times->size(), metrics::mean(*times));
+  }
+  const auto even_replay = simulate::replay_pipeline(even);
+  const double as_was = span(costs), no_transfer = span(free_transfers), even_span = even_replay.span();
   Blame blame{};
   blame.transfer = std::max(0.0, as_was - no_transfer);
   blame.imbalance = std::max(0.0, no_transfer - even_span);
-  blame.few_microbatches = even_span * simulate::ideal_bubble_fraction(profile.stages, profile.microbatches);
+  blame.few_microbatches = even_span * even_replay.bubble_fraction;
   blame.late_loader = profile.late_loader;
   blame.rest =
       std::max(0.0, profile.bubble_ms - blame.transfer - blame.imbalance - blame.few_microbatches - blame.late_loader);
@@ -205,18 +223,19 @@ std::string main_cause(const Blame& blame, const PipelineProfile& profile) {
       ->text;
 }
 
-std::string explain(const PipelineProfile& profile, const Blame& blame) {
-  const double ideal = simulate::ideal_bubble_fraction(profile.stages, profile.microbatches);
+std::string explain(const Facts& facts, const PipelineProfile& profile, const Blame& blame) {
+  const double ideal = ideal_bubble(facts, profile, profile.microbatches);
   std::string text =
       "Between the first forward and the last backward the stages idle " + format_percent(profile.bubble_fraction) +
       " of the time (" + format_ms(profile.bubble_ms) + " a step); with " + std::to_string(profile.microbatches) +
-      " microbatches on " + std::to_string(profile.stages) + " even stages (p-1)/(m+p-1) = " + format_percent(ideal) +
+      " microbatches on " + std::to_string(profile.stages) + " even stages " +
+      (profile.chunks > 1 ? "of " + std::to_string(profile.chunks) + " chunks " : std::string()) +
+      ideal_formula(facts, profile) + " = " + format_percent(ideal) +
       " is the least. Of the idle time, few microbatches explain " + format_ms(blame.few_microbatches) +
       ", unequal stages " + format_ms(blame.imbalance) + ", transfers " + format_ms(blame.transfer) +
       ", the first stage's loader " + format_ms(blame.late_loader) + ". A forward and backward pass takes";
-  for (size_t s = 0; s < profile.forward.size(); ++s) {
-    text +=
-        (s == 0 ? " " : ", ") + format_ms(profile.forward[s] + profile.backward[s]) + " on stage " + std::to_string(s);
+  for (size_t s = 0; s < static_cast<size_t>(profile.stages); ++s) {
+    text += (s == 0 ? " " : ", ") + format_ms(profile.stage_time(s)) + " on stage " + std::to_string(s);
   }
   return text + ".";
 }
@@ -231,8 +250,7 @@ Suggestion suggest(const Facts& facts, const PipelineProfile& profile, const Pre
     s.patch["train_micro_batch_size_per_gpu"] = size;
     s.patch["gradient_accumulation_steps"] = steps;
     s.why = std::to_string(steps) + " microbatches of " + std::to_string(size) +
-            " lower the least possible bubble to " +
-            format_percent(simulate::ideal_bubble_fraction(profile.stages, steps)) +
+            " lower the least possible bubble to " + format_percent(ideal_bubble(facts, profile, steps)) +
             "; each step still trains on the same samples.";
   }
   if (!setting.layers.empty()) {
@@ -317,7 +335,7 @@ std::vector<Finding> detect_pipeline_bubble(const Facts& facts) {
   finding.cost_share = finding.cost_ms_per_step / predictor.now_ms();
   finding.title = "The pipeline idles " + format_percent(profile->bubble_fraction) + " of its span, mostly for " +
                   main_cause(blame, *profile);
-  finding.explanation = explain(*profile, blame);
+  finding.explanation = explain(facts, *profile, blame);
   for (const timeline::Rank& rank : facts.timeline.ranks) finding.ranks.push_back(rank.rank);
   finding.evidence = pick_evidence(facts);
   return {std::move(finding)};

@@ -1,6 +1,7 @@
 #include "analyzer/detect/pipeline_profile.h"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <set>
@@ -35,19 +36,22 @@ bool is_fixed(std::string_view name) {
                      [&](std::string_view fixed) { return name.ends_with(fixed); });
 }
 
+// Index of a pass's kind: F, B, W.
+size_t pass_kind(char pass) {
+  return pass == 'F' ? 0 : pass == 'B' ? 1 : 2;
+}
+
 // What does not shrink with the microbatch in the passes of one rank: starting each operation, and the operations whose
-// cost lies in the parameters. Means per forward and backward pass; empty when the trace has no operations inside
+// cost lies in the parameters. Means per pass of a kind; empty when the trace has no operations inside
 // passes.
-struct FixedTimes {
-  double forward = 0, backward = 0;
-};
+using FixedTimes = std::array<double, 3>;  // by pass_kind
 std::optional<FixedTimes> fixed_times(const timeline::Timeline& timeline, const Rank& rank, const Facts& facts) {
   if (rank.trainer_lane < 0) return std::nullopt;
   const auto& slices = timeline.lanes[static_cast<size_t>(rank.trainer_lane)].slices;
   struct Totals {
     double passes = 0, operations = 0, fixed_ms = 0;
   };
-  Totals totals[2];  // forward, backward
+  Totals totals[3];  // by pass_kind
   std::vector<double> self_times;
   std::vector<int64_t> self(slices.size(), 0);
   for (size_t i = 0; i < slices.size(); ++i) {
@@ -56,7 +60,7 @@ std::optional<FixedTimes> fixed_times(const timeline::Timeline& timeline, const 
   }
   for (const Microbatch& pass : rank.microbatches) {
     if (!facts.steps.contains(pass.step)) continue;
-    Totals& total = totals[pass.pass == 'F' ? 0 : 1];
+    Totals& total = totals[pass_kind(pass.pass)];
     total.passes += 1;
     const auto first = std::lower_bound(slices.start.begin(), slices.start.end(), pass.start);
     int64_t fixed_until = std::numeric_limits<int64_t>::min();  // inside a fixed operation already counted as a whole
@@ -75,14 +79,18 @@ std::optional<FixedTimes> fixed_times(const timeline::Timeline& timeline, const 
   }
   if (self_times.empty() || totals[0].passes == 0 || totals[1].passes == 0) return std::nullopt;
   const double start_ms = metrics::quantile(std::move(self_times), kFastestQuantile);
-  const auto per_pass = [&](const Totals& t) { return (t.operations * start_ms + t.fixed_ms) / t.passes; };
-  return FixedTimes{per_pass(totals[0]), per_pass(totals[1])};
+  const auto per_pass = [&](const Totals& t) {
+    return t.passes > 0 ? (t.operations * start_ms + t.fixed_ms) / t.passes : 0.0;
+  };
+  return FixedTimes{per_pass(totals[0]), per_pass(totals[1]), per_pass(totals[2])};
 }
 
 struct StepWindow {
   int64_t start = std::numeric_limits<int64_t>::max(), end = std::numeric_limits<int64_t>::min();
   std::map<int32_t, int64_t> busy;  // stage -> passes
   std::set<int32_t> microbatches;
+  int32_t chunks = 1;
+  bool splits_backward = false;
 };
 
 using Pipeline = std::tuple<int32_t, int32_t, int32_t, int64_t>;  // dp, tp, cp, step
@@ -97,6 +105,8 @@ std::map<Pipeline, StepWindow> windows(const Facts& facts) {
       window.end = std::max(window.end, pass.end);
       window.busy[rank.pp] += pass.end - pass.start;
       if (pass.pass == 'F') window.microbatches.insert(pass.microbatch);
+      window.chunks = std::max(window.chunks, pass.chunk + 1);
+      window.splits_backward |= pass.pass == 'W';
     }
   }
   return result;
@@ -119,7 +129,7 @@ double transfer_ms(const Facts& facts, const metrics::PeerIndex& peers, bool for
 
 // Host time between two passes of the busiest stage: neither a pass nor any kind of wait.
 double between_passes(const Facts& facts, const std::map<Pipeline, StepWindow>& windows, int32_t busiest_stage,
-                      int64_t microbatches) {
+                      int64_t passes) {
   std::vector<double> gaps;
   for (const metrics::RankMetrics& measured : facts.metrics.ranks) {
     if (measured.pp != busiest_stage) continue;
@@ -131,7 +141,7 @@ double between_passes(const Facts& facts, const std::map<Pipeline, StepWindow>& 
         if (s.category != Category::host) continue;
         host_ns += std::max<int64_t>(0, std::min(s.end, window->second.end) - std::max(s.start, window->second.start));
       }
-      gaps.push_back(ms(host_ns) / static_cast<double>(2 * microbatches));
+      gaps.push_back(ms(host_ns) / static_cast<double>(passes));
     }
   }
   return metrics::median(std::move(gaps));
@@ -161,10 +171,13 @@ std::optional<PipelineProfile> profile_pipeline(const Facts& facts) {
   const auto pipelines = windows(facts);
   PipelineProfile profile;
   std::vector<double> spans, bubbles, microbatches;
+  bool splits_backward = false;
   for (const auto& [key, window] : pipelines) {
     const int64_t stages = static_cast<int64_t>(window.busy.size());
     if (stages < 2 || window.end <= window.start) continue;
     profile.stages = std::max(profile.stages, stages);
+    profile.chunks = std::max<int64_t>(profile.chunks, window.chunks);
+    splits_backward |= window.splits_backward;
     int64_t busy = 0;
     for (const auto& [stage, ns] : window.busy) busy += ns;
     spans.push_back(ms(window.end - window.start));
@@ -173,51 +186,49 @@ std::optional<PipelineProfile> profile_pipeline(const Facts& facts) {
   }
   if (spans.empty()) return std::nullopt;
   profile.microbatches = std::max<int64_t>(1, static_cast<int64_t>(metrics::median(microbatches)));
-  if (profile.stages > kMostPasses / profile.microbatches) return std::nullopt;
+  if (profile.stages * profile.chunks > kMostPasses / profile.microbatches) return std::nullopt;
+  if (profile.chunks > 1 && profile.microbatches % profile.stages != 0) return std::nullopt;  // no schedule has that
   profile.span = metrics::median(spans);
   profile.bubble_fraction = metrics::mean(bubbles);
   profile.bubble_ms = profile.bubble_fraction * profile.span;
 
-  std::vector<std::vector<double>> times[2], fixed[2];  // [forward or backward][stage]
-  for (auto* by_stage : {&times[0], &times[1], &fixed[0], &fixed[1]}) {
-    by_stage->resize(static_cast<size_t>(profile.stages));
+  const size_t stages = static_cast<size_t>(profile.stages), kinds = splits_backward ? 3 : 2;
+  std::vector<std::vector<double>> times[3], fixed[3];  // [pass_kind][stage]
+  for (size_t kind = 0; kind < 3; ++kind) {
+    times[kind].resize(stages);
+    fixed[kind].resize(stages);
   }
   for (const Rank& rank : facts.timeline.ranks) {
     if (rank.pp < 0 || rank.pp >= profile.stages || rank.microbatches.empty()) continue;
     const size_t stage = static_cast<size_t>(rank.pp);
     ++profile.ranks;
     for (const Microbatch& pass : rank.microbatches) {
-      if (facts.steps.contains(pass.step)) times[pass.pass == 'F' ? 0 : 1][stage].push_back(ms(pass.end - pass.start));
+      if (facts.steps.contains(pass.step)) times[pass_kind(pass.pass)][stage].push_back(ms(pass.end - pass.start));
     }
     if (const auto known = fixed_times(facts.timeline, rank, facts)) {
-      fixed[0][stage].push_back(known->forward);
-      fixed[1][stage].push_back(known->backward);
+      for (size_t kind = 0; kind < kinds; ++kind) fixed[kind][stage].push_back((*known)[kind]);
     }
   }
   profile.fixed_known = true;
-  for (size_t stage = 0; stage < static_cast<size_t>(profile.stages); ++stage) {
-    if (times[0][stage].empty() || times[1][stage].empty()) return std::nullopt;  // a stage is missing from the trace
-    profile.forward.push_back(metrics::median(times[0][stage]));
-    profile.backward.push_back(metrics::median(times[1][stage]));
-    profile.fixed_known &= !fixed[0][stage].empty();
-  }
-  for (size_t stage = 0; stage < static_cast<size_t>(profile.stages); ++stage) {
-    const auto fixed_part = [&](size_t direction, double pass) {
-      return profile.fixed_known ? std::min(metrics::median(fixed[direction][stage]), 0.9 * pass)
-                                 : kFixedShareGuess * pass;
-    };
-    profile.forward_fixed.push_back(fixed_part(0, profile.forward[stage]));
-    profile.backward_fixed.push_back(fixed_part(1, profile.backward[stage]));
+  for (const auto& of_stage : fixed[0]) profile.fixed_known &= !of_stage.empty();
+  PipelineProfile::Passes* passes[] = {&profile.forward, &profile.backward, &profile.weight_gradient};
+  for (size_t kind = 0; kind < kinds; ++kind) {
+    for (size_t stage = 0; stage < stages; ++stage) {
+      if (times[kind][stage].empty()) return std::nullopt;  // a stage's passes are missing from the trace
+      const double time = metrics::median(times[kind][stage]);
+      passes[kind]->time.push_back(time);
+      passes[kind]->fixed.push_back(profile.fixed_known ? std::min(metrics::median(fixed[kind][stage]), 0.9 * time)
+                                                        : kFixedShareGuess * time);
+    }
   }
 
   size_t busiest = 0;
-  for (size_t stage = 1; stage < static_cast<size_t>(profile.stages); ++stage) {
-    if (profile.forward[stage] + profile.backward[stage] > profile.forward[busiest] + profile.backward[busiest]) {
-      busiest = stage;
-    }
+  for (size_t stage = 1; stage < stages; ++stage) {
+    if (profile.stage_time(stage) > profile.stage_time(busiest)) busiest = stage;
   }
   const metrics::PeerIndex peers(facts.timeline);
-  profile.between_passes = between_passes(facts, pipelines, static_cast<int32_t>(busiest), profile.microbatches);
+  profile.between_passes = between_passes(facts, pipelines, static_cast<int32_t>(busiest),
+                                          static_cast<int64_t>(kinds) * profile.microbatches * profile.chunks);
   profile.transfer_forward = transfer_ms(facts, peers, true);
   profile.transfer_backward = transfer_ms(facts, peers, false);
   profile.late_loader = late_loader_ms(facts, pipelines);

@@ -1,5 +1,5 @@
 // The bubble of every pipeline: 1 - sum of its stages' busy time / (stages × span), span from the first forward start
-// to the last backward end.
+// to the last pass's end.
 #include <algorithm>
 #include <limits>
 #include <map>
@@ -9,7 +9,7 @@
 #include "analyzer/metrics/intervals.h"
 #include "analyzer/metrics/series.h"
 #include "analyzer/metrics/summary.h"
-#include "analyzer/simulate/pipeline.h"
+#include "runtime/config/pipeline_math.h"
 
 namespace taut::metrics {
 
@@ -20,6 +20,7 @@ std::optional<Bubble> measure_bubble(const timeline::Timeline& timeline, const S
     std::set<int32_t> stages;
     std::set<int32_t> microbatches;
     int32_t chunks = 1;
+    bool splits_backward = false;
   };
   std::map<std::tuple<int32_t, int32_t, int32_t, int64_t>, PipelineStep> pipelines;  // dp, tp, cp, step
   for (const timeline::Rank& rank : timeline.ranks) {
@@ -31,6 +32,7 @@ std::optional<Bubble> measure_bubble(const timeline::Timeline& timeline, const S
       p.end = std::max(p.end, pass.end);
       p.stages.insert(rank.pp);
       p.chunks = std::max(p.chunks, pass.chunk + 1);
+      p.splits_backward |= pass.pass == 'W';
       if (pass.pass == 'F') p.microbatches.insert(pass.microbatch);
       busy[pass.step].push_back({pass.start, pass.end});
     }
@@ -44,8 +46,13 @@ std::optional<Bubble> measure_bubble(const timeline::Timeline& timeline, const S
     const int64_t stages = static_cast<int64_t>(p.stages.size());
     if (stages < 2 || p.end <= p.start || p.microbatches.empty()) continue;
     measured.push_back(1 - static_cast<double>(p.busy_ns) / static_cast<double>(stages * (p.end - p.start)));
-    // With v chunks a stage's passes are v times shorter, and so is the ramp.
-    ideal.push_back(simulate::ideal_bubble_fraction(stages, static_cast<int64_t>(p.microbatches.size()) * p.chunks));
+    using config::PipelineSchedule;
+    // gpipe has 1f1b's bubble.
+    const PipelineSchedule schedule = p.splits_backward ? PipelineSchedule::zero_bubble
+                                      : p.chunks > 1    ? PipelineSchedule::interleaved_1f1b
+                                                        : PipelineSchedule::one_f_one_b;
+    ideal.push_back(
+        config::ideal_bubble_fraction(schedule, stages, static_cast<int64_t>(p.microbatches.size()), p.chunks));
   }
   if (measured.empty()) return std::nullopt;
   return Bubble{mean(measured), mean(ideal)};

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <charconv>
 #include <fstream>
+#include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 
 #include "runtime/checkpoint/safetensors.h"
@@ -22,8 +24,11 @@ std::string step_name(int64_t steps_done) {
   return "step-" + std::to_string(steps_done);
 }
 
-std::string shard_name(const char* what, const comm::Coordinates& at) {
-  return std::string(what) + "-tp" + std::to_string(at.tp) + "-pp" + std::to_string(at.pp) + ".safetensors";
+std::string shard_name(const char* what, const comm::Communicator& communicator, int ep) {
+  const comm::Coordinates& at = communicator.at();
+  std::string name = std::string(what) + "-tp" + std::to_string(at.tp) + "-pp" + std::to_string(at.pp);
+  if (communicator.size().ep > 1) name += "-ep" + std::to_string(ep);
+  return name + ".safetensors";
 }
 
 /// Steps done of every whole checkpoint in `dir`, ascending.
@@ -41,14 +46,21 @@ std::vector<int64_t> list(const fs::path& dir) {
   return found;
 }
 
-nlohmann::json meta_of(const config::Config& config, int64_t steps_done, int64_t optimizer_steps) {
+nlohmann::json meta_of(const config::Config& config, int64_t steps_done, int64_t optimizer_steps,
+                       const optim::LossScaler::State& scaler) {
   return {{"format", kFormat},
           {"taut", kVersion},
           {"steps", steps_done},
           {"optimizer_steps", optimizer_steps},
+          {"loss_scaler",
+           {{"scale", scaler.scale},
+            {"steps_without_overflow", scaler.steps_without_overflow},
+            {"overflows_left", scaler.overflows_left}}},
           {"layout",
            {{"tensor_parallel_size", config.parallel.tensor_parallel_size},
             {"pipeline_parallel_size", config.parallel.pipeline_parallel_size},
+            {"expert_parallel_size", config.parallel.expert_parallel_size},
+            {"virtual_pipeline_stages", config.parallel.virtual_pipeline_stages},
             {"layers_per_stage", config::layers_per_stage(config)}}},
           {"data",
            {{"seed", config.data.seed},
@@ -77,6 +89,46 @@ nlohmann::json read_meta(const fs::path& path) {
                 "take another checkpoint, or remove the folder to start anew");
   }
   return meta;
+}
+
+/// The files of one shard.
+struct ShardFiles {
+  ShardFiles(const fs::path& folder, const comm::Communicator& communicator, int ep)
+      : weights(folder / shard_name("weights", communicator, ep)),
+        moments(folder / shard_name("optimizer", communicator, ep)) {}
+  SafetensorsFile weights, moments;
+};
+
+/// What this rank writes: views, and the buffers that they look into.
+struct Parts {
+  std::vector<TensorView> weights, moments;
+  std::vector<at::Tensor> buffers;
+};
+
+/// Gathers bucket `index` where ZeRO has divided it; adds its parameters to `parts` on the rank that writes them.
+/// Collective over the bucket's group.
+void collect(const State& state, size_t index, Parts& parts) {
+  const parallel::Bucket& bucket = state.flat.buckets[index];
+  const optim::AdamW::Moments& moments = state.optimizer.moments[index];
+  const auto whole = [&](const at::Tensor& own) {
+    if (bucket.slices == 1) return own.cpu();
+    const at::Tensor source = own.to(bucket.own_values.device());
+    const at::Tensor all = at::empty({bucket.count}, source.options());
+    comm::all_gather_into_tensor(*bucket.group, all, source);
+    return all.cpu();
+  };
+  const at::Tensor values = whole(bucket.own_values), first = whole(moments.first), second = whole(moments.second);
+  if (bucket.group && bucket.group->rank() != 0) return;
+  parts.buffers.insert(parts.buffers.end(), {values, first, second});
+  for (const parallel::Span& span : bucket.spans) {
+    const parallel::Parameter& parameter = state.flat.parameters[span.parameter];
+    const auto part = [&](const at::Tensor& flat) {
+      return flat.narrow(0, span.offset, span.count).view(parameter.value.sizes());
+    };
+    parts.weights.push_back(view_of(parameter.name, part(values)));
+    parts.moments.push_back(view_of(parameter.name + ".moment1", part(first)));
+    parts.moments.push_back(view_of(parameter.name + ".moment2", part(second)));
+  }
 }
 
 void refuse_if_different(const fs::path& folder, const nlohmann::json& meta, const nlohmann::json& expected) {
@@ -119,28 +171,17 @@ int64_t save(const config::Config& config, int64_t steps_done, const State& stat
     }
   }
   comm::barrier(communicator.world());
-  if (at.dp == 0) {
-    // On CUDA these are copies; on the CPU they are the live buffers.
-    const at::Tensor values = state.flat.values.cpu(), moment1 = state.optimizer.moment1.cpu(),
-                     moment2 = state.optimizer.moment2.cpu();
-    std::vector<TensorView> weights, moments;
-    for (const parallel::Span& span : state.flat.spans) {
-      const parallel::Parameter& parameter = state.flat.parameters[span.parameter];
-      const auto part = [&](const at::Tensor& flat) {
-        return flat.narrow(0, span.offset, span.count).view(parameter.value.sizes());
-      };
-      weights.push_back(view_of(parameter.name, part(values)));
-      moments.push_back(view_of(parameter.name + ".moment1", part(moment1)));
-      moments.push_back(view_of(parameter.name + ".moment2", part(moment2)));
-    }
-    write_safetensors(temporary / shard_name("weights", at), weights, {{"format", "pt"}});
-    write_safetensors(temporary / shard_name("optimizer", at), moments);
-    for (const auto& view : weights) bytes += static_cast<int64_t>(view.bytes);
-    for (const auto& view : moments) bytes += static_cast<int64_t>(view.bytes);
+  Parts parts;
+  for (size_t i = 0; i < state.flat.buckets.size(); ++i) collect(state, i, parts);
+  if (!parts.weights.empty()) {
+    write_safetensors(temporary / shard_name("weights", communicator, at.ep), parts.weights, {{"format", "pt"}});
+    write_safetensors(temporary / shard_name("optimizer", communicator, at.ep), parts.moments);
+    for (const auto& view : parts.weights) bytes += static_cast<int64_t>(view.bytes);
+    for (const auto& view : parts.moments) bytes += static_cast<int64_t>(view.bytes);
   }
   comm::barrier(communicator.world());
   if (communicator.rank() == 0) {
-    write_meta(temporary / "meta.json", meta_of(config, steps_done, state.optimizer.steps));
+    write_meta(temporary / "meta.json", meta_of(config, steps_done, state.optimizer.steps, state.scaler.state));
     fs::remove_all(finished, failure);
     fs::rename(temporary, finished, failure);
     if (failure) {
@@ -154,31 +195,50 @@ int64_t save(const config::Config& config, int64_t steps_done, const State& stat
   return bytes;
 }
 
-void load(const config::Config& config, int64_t steps_done, const State& state,
-          const comm::Communicator& communicator) {
+void load(const config::Config& config, int64_t steps_done, const State& state, comm::Communicator& communicator) {
   const at::NoGradGuard no_grad;
   const fs::path folder = fs::path(config.checkpoint.dir) / step_name(steps_done);
   const nlohmann::json meta = read_meta(folder / "meta.json");
-  refuse_if_different(folder, meta, meta_of(config, steps_done, 0));
+  refuse_if_different(folder, meta, meta_of(config, steps_done, 0, state.scaler.state));
   const auto optimizer_steps = meta.find("optimizer_steps");
   if (optimizer_steps == meta.end() || !optimizer_steps->is_number_unsigned()) {
     throw Error((folder / "meta.json").string() + " does not say how often the optimizer has stepped");
   }
-  const SafetensorsFile weights(folder / shard_name("weights", communicator.at()));
-  const SafetensorsFile moments(folder / shard_name("optimizer", communicator.at()));
-  for (const parallel::Span& span : state.flat.spans) {
-    const parallel::Parameter& parameter = state.flat.parameters[span.parameter];
-    const auto shape = parameter.value.sizes().vec();
-    const auto fill = [&](at::Tensor& flat, const TensorView& view) {
-      // from_blob wants a mutable pointer; the tensor is only read.
-      void* data = const_cast<std::byte*>(view.data);
-      flat.narrow(0, span.offset, span.count).copy_(at::from_blob(data, {span.count}, at::kFloat));
+  const int own_ep = communicator.at().ep;
+  std::map<int, std::unique_ptr<ShardFiles>> opened;  // by ep
+  const auto files_of = [&](int ep) -> const ShardFiles& {
+    auto& files = opened[ep];
+    if (!files) files = std::make_unique<ShardFiles>(folder, communicator, ep);
+    return *files;
+  };
+  for (size_t i = 0; i < state.flat.buckets.size(); ++i) {
+    parallel::Bucket& bucket = state.flat.buckets[i];
+    const bool expert = state.flat.parameters[bucket.spans.front().parameter].expert;
+    const ShardFiles& files = files_of(expert ? own_ep : 0);
+    const auto read = [&](const SafetensorsFile& file, const char* suffix) {
+      const at::Tensor whole = at::zeros({bucket.count}, at::kFloat);
+      for (const parallel::Span& span : bucket.spans) {
+        const parallel::Parameter& parameter = state.flat.parameters[span.parameter];
+        const TensorView& view = file.expect(parameter.name + suffix, "F32", parameter.value.sizes().vec());
+        // from_blob wants a mutable pointer; the tensor is only read.
+        void* data = const_cast<std::byte*>(view.data);
+        whole.narrow(0, span.offset, span.count).copy_(at::from_blob(data, {span.count}, at::kFloat));
+      }
+      return whole;
     };
-    fill(state.flat.values, weights.expect(parameter.name, "F32", shape));
-    fill(state.optimizer.moment1, moments.expect(parameter.name + ".moment1", "F32", shape));
-    fill(state.optimizer.moment2, moments.expect(parameter.name + ".moment2", "F32", shape));
+    const auto own = [&](const at::Tensor& whole) { return whole.narrow(0, bucket.own_offset(), bucket.own_count()); };
+    const at::Tensor values = read(files.weights, "");
+    bucket.own_values.copy_(own(values));
+    if (!bucket.values_sharded) bucket.values.copy_(values);
+    state.optimizer.moments[i].first.copy_(own(read(files.moments, ".moment1")));
+    state.optimizer.moments[i].second.copy_(own(read(files.moments, ".moment2")));
   }
   state.optimizer.steps = optimizer_steps->get<int64_t>();
+  state.optimizer.reload_weights();
+  const nlohmann::json scaler = meta.value("loss_scaler", nlohmann::json::object());
+  state.scaler.state.scale = scaler.value("scale", state.scaler.state.scale);
+  state.scaler.state.steps_without_overflow = scaler.value("steps_without_overflow", int64_t{0});
+  state.scaler.state.overflows_left = scaler.value("overflows_left", state.scaler.state.overflows_left);
 }
 
 }  // namespace taut::checkpoint

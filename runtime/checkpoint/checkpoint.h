@@ -3,11 +3,13 @@
 //   DIR/step-N/meta.json                                N = steps done; layout, model, data position
 //   DIR/step-N/weights-tp<t>-pp<p>.safetensors          this shard's parameters under their global names
 //   DIR/step-N/optimizer-tp<t>-pp<p>.safetensors        "<name>.moment1" and "<name>.moment2"
+// With expert parallelism names end in "-ep<e>": rank ep 0 of a replica has the dense parameters and its experts, the
+// others their experts.
 //
 // Everything is written to DIR/.step-N.tmp, flushed, and renamed once every rank is done: a checkpoint is whole or not
-// there. Ranks with dp = 0 write. On tp = pp = 1 the weights file is the whole model. A resumed run continues bit for
-// bit: the data position, the learning rate and dropout follow from the step alone. The data-parallel size may change
-// between runs, since data order and weights do not depend on it.
+// there. What ZeRO has divided is gathered first, bucket by bucket, so that files do not depend on it. On tp = pp = ep
+// = 1 the weights file is the whole model. A resumed run continues bit for bit: the data position, the learning rate
+// and dropout follow from the step alone. Data- and context-parallel sizes and the ZeRO stage may change between runs.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +19,7 @@
 #include "runtime/comm/process_group.h"
 #include "runtime/config/config.h"
 #include "runtime/optim/adamw.h"
+#include "runtime/optim/loss_scaler.h"
 #include "runtime/parallel/flat_parameters.h"
 
 namespace taut::checkpoint {
@@ -25,6 +28,7 @@ namespace taut::checkpoint {
 struct State {
   parallel::FlatParameters& flat;
   optim::AdamW& optimizer;
+  optim::LossScaler& scaler;
 };
 
 /// Collective over all ranks. Keeps the `config.checkpoint.keep` newest checkpoints (0 = all). Returns the bytes that
@@ -36,6 +40,6 @@ std::optional<int64_t> newest(const std::filesystem::path& dir);
 
 /// Restores this rank's shard from DIR/step-N. Throws taut::Error when the checkpoint was made in another layout, for
 /// another model or batch, or is broken; parameters are then undefined.
-void load(const config::Config& config, int64_t steps_done, const State& state, const comm::Communicator& communicator);
+void load(const config::Config& config, int64_t steps_done, const State& state, comm::Communicator& communicator);
 
 }  // namespace taut::checkpoint

@@ -70,8 +70,10 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 /// in different orders; so the pairs connect here, one after another in the same order everywhere.
 void greet_neighbours(Group& group, at::Device device) {
   std::vector<at::Tensor> message{at::zeros({1}, at::TensorOptions().device(device))};
-  for (int lower = 0; lower + 1 < group.size(); ++lower) {
-    const int upper = lower + 1;
+  std::vector<std::pair<int, int>> pairs;
+  for (int lower = 0; lower + 1 < group.size(); ++lower) pairs.emplace_back(lower, lower + 1);
+  if (group.size() > 2) pairs.emplace_back(0, group.size() - 1);  // an interleaved pipeline is a ring
+  for (const auto& [lower, upper] : pairs) {
     if (group.rank() != lower && group.rank() != upper) continue;
     for (const auto& [from, to] : {std::pair(lower, upper), std::pair(upper, lower)}) {
       c10d::Backend& backend = group.impl().backend_for_message(from, to);

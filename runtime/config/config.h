@@ -43,8 +43,9 @@ struct Model {
 /// Where samples come from and who prepares them. `read_latency_ms` is an emulation of remote storage: that much
 /// waiting is added to each sample read.
 struct Data {
-  std::string path;                // a text file, a folder of them, .gz allowed; in the file relative to its folder,
-                                   // absolute once loaded, as are tokenizer's FILE and checkpoint.dir
+  std::string path;                // a text file, a folder of them, .gz allowed, or token files (NAME of NAME.bin and
+                                   // NAME.idx); in the file relative to its folder, absolute once loaded, as are
+                                   // tokenizer's FILE and checkpoint.dir
   std::string tokenizer = "byte";  // "byte" or "sentencepiece:FILE"
   int64_t num_workers = 4;         // loader processes per rank; 0 = inline
   int64_t prefetch_factor = 2;     // batches each worker may prepare ahead
@@ -52,7 +53,9 @@ struct Data {
   bool preload = false, shuffle = true;
   int64_t seed = 1234;
   bool mock = false;
+  bool eod_mask_loss = false;  // labels that are the end-of-document token do not count
   double read_latency_ms = 0.0;
+  bool eod_mask_loss = false;
 };
 
 struct OptimizerParams {

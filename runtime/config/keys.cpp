@@ -83,8 +83,9 @@ std::vector<Key> model_keys() {
 std::vector<Key> data_keys() {
   return {
       {"data.path", [](Config& c) { return &c.data.path; }, any(), kExtension,
-       "A text file or a folder of them, .gz allowed; relative to the config's folder.", nullptr,
-       "none; needed unless mock"},
+       "A text file or a folder of them, .gz allowed; or token files in Megatron's format, as NAME of NAME.bin and "
+       "NAME.idx (`taut train --prepare` writes them); relative to the config's folder.",
+       nullptr, "none; needed unless mock"},
       {"data.tokenizer", [](Config& c) { return &c.data.tokenizer; }, any(), kExtension,
        "`byte`, or `sentencepiece:FILE`; a FILE that does not exist is trained from the data before the ranks start."},
       {"data.num_workers", [](Config& c) { return &c.data.num_workers; }, between(0, 256), kExtension,
@@ -94,13 +95,15 @@ std::vector<Key> data_keys() {
       {"data.shared_memory", [](Config& c) { return &c.data.shared_memory; }, any(), kExtension,
        "Hand batches over in shared memory; false = through a pipe."},
       {"data.preload", [](Config& c) { return &c.data.preload; }, any(), kExtension,
-       "Read and tokenize everything before the first step."},
+       "Read all data into memory before the first step, once per machine."},
       {"data.shuffle", [](Config& c) { return &c.data.shuffle; }, any(), kExtension,
        "Permute the samples anew in each epoch."},
       {"data.seed", [](Config& c) { return &c.data.seed; }, at_least(0), kExtension,
        "Seed of the permutation. The order does not depend on workers or layout."},
       {"data.mock", [](Config& c) { return &c.data.mock; }, any(), kExtension,
        "Train on generated tokens: what is left is what training costs without a loader."},
+      {"data.eod_mask_loss", [](Config& c) { return &c.data.eod_mask_loss; }, any(), kMegatron,
+       "Leave labels that are the end-of-document token out of the loss."},
       {"data.read_latency_ms", [](Config& c) { return &c.data.read_latency_ms; }, between(0, 60'000), kExtension,
        "Emulation of remote storage: this much waiting is added to each sample read; 0 = off."},
   };

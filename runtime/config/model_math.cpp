@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "runtime/config/attention_mask.h"
+
 namespace taut::config {
 namespace {
 
@@ -120,8 +122,11 @@ double flops_per_token(const Model& m) {
       m.num_experts > 0 ? m.moe_router_topk * mlp_parameters(m) + router_parameters(m) : mlp_parameters(m);
   const double matrices = static_cast<double>(m.num_layers) * static_cast<double>(attention_parameters(m) + mlps) +
                           static_cast<double>(m.vocab_size) * static_cast<double>(m.hidden_size);
-  return 6.0 * matrices + 6.0 * static_cast<double>(m.num_layers) * static_cast<double>(m.hidden_size) *
-                              static_cast<double>(m.seq_length);
+  const double seq = static_cast<double>(m.seq_length);
+  const double keys_per_query =
+      m.attention == Attention::dense ? seq / 2.0 : static_cast<double>(visible_pairs(attention_mask(m))) / seq;
+  return 6.0 * matrices +
+         12.0 * static_cast<double>(m.num_layers) * static_cast<double>(m.hidden_size) * keys_per_query;
 }
 
 }  // namespace taut::config

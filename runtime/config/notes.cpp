@@ -26,6 +26,7 @@ constexpr Condition kConditions[] = {
     {"data.tokenizer", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
     {"data.read_latency_ms", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
     {"data.preload", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
+    {"data.eod_mask_loss", [](const Config& c) { return !c.data.mock; }, "data.mock is true"},
     {"data.prefetch_factor", [](const Config& c) { return c.data.num_workers > 0; }, "no loader process runs"},
     {"data.shared_memory", [](const Config& c) { return c.data.num_workers > 0; }, "no loader process runs"},
     {"optimizer.params.momentum", [](const Config& c) { return c.optimizer.type == OptimizerType::SGD; },

@@ -19,6 +19,34 @@ void check_not_supported_yet(const Config& c) {
   }
 }
 
+void check_data_path(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (!fs::exists(path, ec)) {
+    if (fs::exists(path + ".bin", ec) && fs::exists(path + ".idx", ec)) return;  // NAME of token files
+    throw Error(
+        "data.path " + path + " does not exist",
+        "set data.path to a text file, a folder of them, or NAME of token files NAME.bin and NAME.idx; relative "
+        "paths are relative to the config's folder");
+  }
+  const bool folder = fs::is_directory(path, ec);
+  if (!folder && !fs::is_regular_file(path, ec))
+    throw Error("data.path " + path + " is neither a file nor a folder",
+                "set data.path to a text file or a folder of them");
+  if (access(path.c_str(), folder ? R_OK | X_OK : R_OK) != 0) {
+    throw Error("data.path " + path + " cannot be read: " + std::strerror(errno), "check its permissions");
+  }
+}
+
+void check_checkpoint_folder(const Config& config) {
+  namespace fs = std::filesystem;
+  std::error_code ec;
+  if (!config.checkpoint.dir.empty() && fs::exists(config.checkpoint.dir, ec) &&
+      !fs::is_directory(config.checkpoint.dir, ec)) {
+    throw Error("checkpoint.dir " + config.checkpoint.dir + " is not a folder", "set checkpoint.dir to a folder");
+  }
+}
+
 }  // namespace
 
 void validate(Config& config) {
@@ -44,27 +72,8 @@ void validate(Config& config) {
 }
 
 void check_files(const Config& config) {
-  namespace fs = std::filesystem;
-  std::error_code ec;
-  if (!config.data.mock) {
-    const std::string& path = config.data.path;
-    if (!fs::exists(path, ec)) {
-      throw Error(
-          "data.path " + path + " does not exist",
-          "set data.path to a text file or a folder of them; relative paths are relative to the config's folder");
-    }
-    const bool folder = fs::is_directory(path, ec);
-    if (!folder && !fs::is_regular_file(path, ec))
-      throw Error("data.path " + path + " is neither a file nor a folder",
-                  "set data.path to a text file or a folder of them");
-    if (access(path.c_str(), folder ? R_OK | X_OK : R_OK) != 0) {
-      throw Error("data.path " + path + " cannot be read: " + std::strerror(errno), "check its permissions");
-    }
-  }
-  if (!config.checkpoint.dir.empty() && fs::exists(config.checkpoint.dir, ec) &&
-      !fs::is_directory(config.checkpoint.dir, ec)) {
-    throw Error("checkpoint.dir " + config.checkpoint.dir + " is not a folder", "set checkpoint.dir to a folder");
-  }
+  if (!config.data.mock) check_data_path(config.data.path);
+  check_checkpoint_folder(config);
 }
 
 }  // namespace taut::config

@@ -1,15 +1,14 @@
-// Makes one microbatch: read the samples' text, tokenize it, pack the ids into rows.
+// Makes one microbatch: read the samples' text, tokenize it, pack the ids into rows; or read the samples' tokens, where
+// the source is a token file, and check them.
 #pragma once
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "runtime/data/corpus.h"
 #include "runtime/data/recipe.h"
-#include "runtime/data/tokenizer.h"
+#include "runtime/data/source.h"
 
 namespace taut::data {
 
@@ -19,18 +18,20 @@ struct MakerIdentity {
   int32_t worker = -1;  // -1 = inline
 };
 
+struct PhaseMarks;
+
 /// Thread safety: one thread at a time.
 class BatchMaker {
  public:
   /// Waits that many milliseconds without using the processor (the emulated read latency).
   using Wait = std::function<void(double milliseconds)>;
 
-  /// `corpus` and `tokenizer` are empty exactly when the recipe is a mock.
-  BatchMaker(Recipe recipe, MakerIdentity identity, std::optional<Corpus> corpus, std::optional<Tokenizer> tokenizer,
-             Wait wait);
+  /// `recipe` was made for `source`.
+  BatchMaker(Recipe recipe, MakerIdentity identity, Source source, Wait wait);
 
   /// Writes batch number `batch` (step × microbatches + microbatch) to `tokens` [micro_batch, seq_length + 1] and
-  /// returns its sample hash. Marks the phases read, tokenize and pack.
+  /// returns its sample hash. Marks the phases read, tokenize (but for a token file) and pack. Throws taut::Error if
+  /// the data cannot be read any more, or a token file holds an id that model.vocab_size does not allow.
   uint64_t make(int64_t batch, int64_t* tokens);
 
   int64_t columns() const { return recipe_.seq_length + 1; }
@@ -45,13 +46,16 @@ class BatchMaker {
     bool torn = false;  // text stops inside a document
   };
 
-  void read(uint64_t sample, uint64_t bytes, Text& to) const;
-  void tokenize(uint64_t sample, Text& text, std::vector<int64_t>& ids) const;
+  uint64_t make_from_tokens(const TokenFile& file, const PhaseMarks& marks, int64_t batch, int64_t* tokens);
+  /// `source` is null for a mock.
+  uint64_t make_from_text(const TextSource* source, const PhaseMarks& marks, int64_t batch, int64_t* tokens);
+  void choose_samples(int64_t batch);
+  void read(const TextSource& source, uint64_t sample, uint64_t bytes, Text& to) const;
+  void tokenize(const TextSource& source, uint64_t sample, Text& text, std::vector<int64_t>& ids) const;
 
   Recipe recipe_;
   MakerIdentity identity_;
-  std::optional<Corpus> corpus_;
-  std::optional<Tokenizer> tokenizer_;
+  Source source_;
   Wait wait_;
   uint64_t window_bytes_ = 0;      // read for each sample
   std::vector<uint64_t> samples_;  // of the present batch, by row

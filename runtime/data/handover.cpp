@@ -19,21 +19,20 @@ size_t slot_bytes(const RingShape& shape) {
   return kSlotHeaderBytes + (tokens + 63) / 64 * 64;
 }
 
+}  // namespace
+
 size_t ring_bytes(const RingShape& shape) {
   const auto workers = static_cast<size_t>(shape.workers);
   const size_t counters = workers * 2 * sizeof(Counter);
   size_t slots = 0, total = 0;
-  if (shape.slots &&
-      (__builtin_mul_overflow(workers * static_cast<size_t>(shape.prefetch_factor + 1), slot_bytes(shape), &slots) ||
-       __builtin_add_overflow(slots, counters, &total) || total > size_t{1} << 62)) {
-    throw Error("the loader's ring of " + std::to_string(shape.workers) + " workers × " +
-                    std::to_string(shape.prefetch_factor + 1) + " batches is larger than any memory",
+  if (__builtin_mul_overflow(workers * static_cast<size_t>(shape.slots), slot_bytes(shape), &slots) ||
+      __builtin_add_overflow(slots, counters, &total) || total > size_t{1} << 62) {
+    throw Error("the loader's ring of " + std::to_string(shape.workers) + " workers × " + std::to_string(shape.slots) +
+                    " batches is larger than any memory",
                 "lower data.num_workers, data.prefetch_factor or train_micro_batch_size_per_gpu");
   }
   return counters + slots;
 }
-
-}  // namespace
 
 void raise(Counter& counter, uint64_t value, int event_fd) {
   // Sequentially consistent on both sides: either this thread sees `waiting`, or the waiter sees the value.
@@ -66,9 +65,9 @@ bool wait_above(Counter& counter, uint64_t bound, int event_fd, std::span<pollfd
 
 Ring::Ring(const RingShape& shape)
     : shape_(shape),
-      memory_(std::make_unique<SharedMemory>(ring_bytes(shape),
-                                             "the loader's ring of " + std::to_string(shape.workers) + " workers × " +
-                                                 std::to_string(shape.prefetch_factor + 1) + " batches")) {}
+      memory_(std::make_unique<SharedMemory>(ring_bytes(shape), "the loader's ring of " +
+                                                                    std::to_string(shape.workers) + " workers × " +
+                                                                    std::to_string(shape.slots) + " batches")) {}
 
 Ring::Ring(const RingShape& shape, int fd)
     : shape_(shape), memory_(std::make_unique<SharedMemory>(fd, SharedMemory::Access::read_write)) {
@@ -76,7 +75,7 @@ Ring::Ring(const RingShape& shape, int fd)
 }
 
 char* Ring::slot(int64_t worker, uint64_t n) {
-  const auto per_worker = static_cast<uint64_t>(shape_.prefetch_factor + 1);
+  const auto per_worker = static_cast<uint64_t>(shape_.slots);
   const uint64_t index = static_cast<uint64_t>(worker) * per_worker + n % per_worker;
   return memory_->data() + static_cast<size_t>(shape_.workers) * 2 * sizeof(Counter) + index * slot_bytes(shape_);
 }

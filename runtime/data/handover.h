@@ -2,9 +2,8 @@
 // to sleep on, and the ring of slots.
 //
 // Each worker has two counters that only grow: `produced` (batches finished, written by the worker) and `taken`
-// (batches received, written by the trainer). The worker may start its n-th batch when n < taken + prefetch_factor. It
-// writes batch n to slot n % (prefetch_factor + 1): one slot more than it may be ahead, because the trainer still looks
-// at the batch that it took last.
+// (written by the trainer: batches received, but held back while the trainer keeps many of them, see slots.h). The
+// worker may start its n-th batch when n < taken + prefetch_factor, and writes it to slot n % slots.
 #pragma once
 
 #include <poll.h>
@@ -37,8 +36,11 @@ struct RingShape {
   int64_t workers = 0;
   int64_t prefetch_factor = 0;
   int64_t tokens_per_batch = 0;
-  bool slots = true;  // false: counters only, batches go through pipes
+  int64_t slots = 0;  // of each worker, more than prefetch_factor; 0 = counters only, batches go through pipes
 };
+
+/// Bytes of the ring's shared memory. Throws taut::Error if no machine has as many.
+size_t ring_bytes(const RingShape& shape);
 
 /// The shared memory of one loader. The trainer makes it, workers map it.
 class Ring {
@@ -54,6 +56,8 @@ class Ring {
   /// Sample hash of the worker's n-th batch.
   uint64_t& hash(int64_t worker, uint64_t n);
   int fd() const { return memory_->fd(); }
+  /// All of the mapping.
+  std::span<std::byte> memory() { return {reinterpret_cast<std::byte*>(memory_->data()), memory_->bytes()}; }
 
  private:
   Counter* counters() { return reinterpret_cast<Counter*>(memory_->data()); }

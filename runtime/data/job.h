@@ -6,19 +6,19 @@
 #include <vector>
 
 #include "runtime/data/batch_maker.h"
-#include "runtime/data/corpus.h"
 #include "runtime/data/handover.h"
 #include "runtime/data/recipe.h"
-#include "runtime/data/shared_memory.h"
+#include "runtime/data/source.h"
 
 namespace taut::data {
 
 /// The same for all workers of a loader; a worker's number is its command-line argument.
 struct Job {
   Recipe recipe;
-  std::string tokenizer;            // data.tokenizer; unused in a mock
-  std::vector<Document> documents;  // empty in a mock
-  bool corpus_memory = false;       // kCorpusFd is there
+  std::string tokenizer;            // data.tokenizer; of text
+  std::vector<Document> documents;  // of text
+  TokenLayout token_file;           // without a path: the source is text, or a mock
+  bool source_fd = false;           // kSourceFd is there
   RingShape ring;
   int64_t dp_rank = 0, rank = 0;
   int64_t first_batch = 0, end_batch = 0;  // half-open
@@ -32,7 +32,7 @@ enum WorkerFd : int {
   kTakenFd,    // eventfd: the trainer took a batch
   kOutputFd,   // eventfd: a batch is in its slot; or the pipe that batches go through
   kRingFd,     // the ring's memory
-  kCorpusFd,   // the corpus's memory, if it has one
+  kSourceFd,   // the corpus's memory, if it has one, or the .bin of token files
 };
 
 /// The first batch ≥ `first` that `worker` makes, when batch b is made by worker b % workers.
@@ -58,6 +58,13 @@ struct LastWords {
 std::vector<uint8_t> encode_last_words(const LastWords& words);
 /// Nothing but empty strings if `bytes` is not such a message.
 LastWords decode_last_words(const std::vector<uint8_t>& bytes);
+
+/// Fills in what a job says of its source.
+void describe_source(const Source& source, Job& job);
+/// The descriptor that a worker needs for it; -1 = none.
+int source_fd(const Source& source);
+/// The source as `job` describes it, with the descriptor that the worker got (taken over).
+Source source_of(const Job& job, int fd);
 
 /// Documents as they travel (also used by preload.cpp).
 std::vector<uint8_t> encode_documents(const std::vector<Document>& documents);

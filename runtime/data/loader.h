@@ -7,23 +7,30 @@
 // preload.
 //
 // shared_memory = true: a worker packs into a ring of slots in anonymous shared memory (a memfd: it leaves nothing
-// behind in /dev/shm whatever dies) and `next()` returns a view of the slot. false: batches come through a pipe and are
-// copied out; a worker gets ahead as far as the pipe takes whole batches (at most /proc/sys/fs/pipe-max-size).
+// behind in /dev/shm whatever dies, and /dev/shm's size does not limit it) and `next()` returns a view of the slot,
+// which can be wrapped as a tensor without a copy. false: batches come through a pipe and are copied out; a worker gets
+// ahead as far as the pipe takes whole batches (at most /proc/sys/fs/pipe-max-size).
 //
-// preload = true: the whole corpus is brought into shared memory once per node before the first batch (preload.h).
+// data.path names text (corpus.h) or token files (token_file.h), which are mapped and need no tokenizing.
+// preload = true: the whole data set is brought into memory once per node before the first batch (preload.h).
 // mock = true: tokens are generated from the sample's number, nothing is read.
 // read_latency_ms is an emulation of remote storage: each sample read waits that long in the process that reads it.
 //
-// Annotated (tracer/annotate): each `next()` is a `batch_wait` range with a `batch_result` mark inside it; workers mark
-// read, tokenize, pack, hand_over and blocked, one range per phase and batch.
+// A worker that dies is started again, and the batches stay the same (worker_pool.h).
+//
+// Annotated (tracer/annotate): each `next()` is a `batch_wait` range with a `batch_result` mark inside it; every moment
+// of a worker is in one of read, tokenize, pack, hand_over and blocked, or in `loader_start` before its first batch or
+// `loader_done` after its last.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <span>
 
 #include "runtime/config/config.h"
 #include "runtime/data/batch.h"
+#include "runtime/data/handover.h"
 
 namespace taut::data {
 
@@ -33,27 +40,40 @@ struct LoaderPlace {
   int64_t rank = 0;
 };
 
-/// Thread safety: one thread at a time. Build it in a thread that lives as long as the loader (the kernel ends the
-/// workers when the thread that started them ends).
+/// Batches that a trainer with this config keeps at once, from next() to the end of the backward pass: the microbatches
+/// that are in the pipeline, and one more that it asks for before it drops the oldest.
+int64_t batches_kept(const config::Config& config);
+
+/// The ring of a loader with this config: each worker's slots are prefetch_factor and its share of batches_kept().
+RingShape ring_shape(const config::Config& config);
+
+/// Thread safety: one thread at a time, which must live as long as the loader (the kernel ends the workers when the
+/// thread that started them ends). What next() returned may be released by any thread.
 class Loader {
  public:
   /// Starts the workers; they begin to read at once. `config` must be validated (config::validate). The first batch is
   /// microbatch 0 of `first_step`; the last belongs to step config.train_steps - 1. `program` is the loader's
   /// executable; empty means `taut-loader` beside this process's own.
-  /// Throws taut::Error: data missing or not text, tokenizer missing or too large for model.vocab_size, not enough
-  /// memory for the ring, workers that cannot start.
+  /// Throws taut::Error: data missing, not text or damaged, shorter than one sequence, tokenizer or token file that do
+  /// not fit model.vocab_size, not enough memory for the ring or for preloading, workers that cannot start.
   Loader(const config::Config& config, LoaderPlace place, int64_t first_step = 0, std::filesystem::path program = {});
   ~Loader();
   Loader(const Loader&) = delete;
   Loader& operator=(const Loader&) = delete;
 
-  /// The next microbatch. Blocks, without spinning, until it is ready; the batch returned before becomes invalid.
-  /// Throws taut::Error when a worker fails or dies (naming worker and signal, as soon as it is noticed missing), and
-  /// after the last step's last batch.
+  /// The next microbatch. Blocks, without spinning, until it is ready. It stays valid until it is released, or all
+  /// copies of its `slot` are gone. Keeping up to batches_kept() of them costs nothing; each further one takes a place
+  /// from the batches prepared ahead, and when there is none left next() throws.
+  /// Throws taut::Error when a worker fails, or dies for the third time on one batch (naming worker, signal and batch),
+  /// and after the last step's last batch.
   Batch next();
 
   /// Batches that are ready and not yet taken; always 0 inline. Never more than num_workers × prefetch_factor.
   int64_t queue_depth() const;
+
+  /// The memory that batches lie in, for pinning it (cudaHostRegister); page-aligned, and mapped as long as the loader
+  /// or a batch of it lives. Empty without workers or with pipes.
+  std::span<std::byte> ring_memory() const;
 
  private:
   struct Impl;

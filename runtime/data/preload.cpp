@@ -1,98 +1,29 @@
 #include "runtime/data/preload.h"
 
-#include <sys/socket.h>
-#include <sys/un.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
-#include <cstddef>
-#include <cstdio>
 #include <cstring>
 #include <optional>
 #include <thread>
 #include <utility>
+#include <vector>
 
+#include "runtime/data/available_memory.h"
 #include "runtime/data/job.h"
-#include "runtime/data/mix.h"
+#include "runtime/data/keeper.h"
 #include "taut.h"
 
 namespace taut::data {
 namespace {
 
-using Milliseconds = std::chrono::duration<double, std::milli>;
-
 constexpr uint64_t kBlockBytes = 1 << 20;
-constexpr Milliseconds kRetry{10};
 
-struct Socket {
-  explicit Socket(int descriptor) : fd(descriptor) {}
-  ~Socket() {
-    if (fd >= 0) close(fd);
-  }
-  Socket(const Socket&) = delete;
-  Socket& operator=(const Socket&) = delete;
-  int fd;
-};
-
-/// An abstract address: the name exists exactly as long as the socket bound to it.
-struct Address {
-  explicit Address(const std::string& key) {
-    uint64_t hash = 0;
-    for (const char byte : key) hash = mix(hash ^ static_cast<uint8_t>(byte));
-    socket.sun_family = AF_UNIX;
-    const int written = std::snprintf(socket.sun_path + 1, sizeof socket.sun_path - 1, "taut-preload-%016llx",
-                                      static_cast<unsigned long long>(hash));
-    length = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + static_cast<size_t>(written));
-  }
-  const sockaddr* get() const { return reinterpret_cast<const sockaddr*>(&socket); }
-  sockaddr_un socket{};
-  socklen_t length = 0;
-};
-
-int new_socket() {
-  const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) throw Error(std::string("cannot open a socket: ") + std::strerror(errno), "raise ulimit -n");
-  return fd;
+void wait(double milliseconds) {
+  if (milliseconds > 0) std::this_thread::sleep_for(std::chrono::duration<double, std::milli>(milliseconds));
 }
 
-/// Abstract names have no owner, so both sides check that the other is the same user.
-bool same_user(int fd) {
-  ucred peer{};
-  socklen_t length = sizeof peer;
-  return getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &length) == 0 && peer.uid == geteuid();
-}
-
-struct Message {
-  explicit Message(int fd) {
-    header.msg_iov = &part;
-    header.msg_iovlen = 1;
-    header.msg_control = control;
-    header.msg_controllen = sizeof control;
-    cmsghdr* rights = CMSG_FIRSTHDR(&header);
-    rights->cmsg_level = SOL_SOCKET;
-    rights->cmsg_type = SCM_RIGHTS;
-    rights->cmsg_len = CMSG_LEN(sizeof(int));
-    std::memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-  }
-  char byte = 0;
-  iovec part{&byte, 1};
-  alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))] = {};
-  msghdr header{};
-};
-
-/// The descriptor that the keeper sends; -1 if it ended before it had one.
-int receive_descriptor(int socket) {
-  Message message(-1);
-  ssize_t got;
-  while ((got = recvmsg(socket, &message.header, MSG_CMSG_CLOEXEC)) < 0 && errno == EINTR) {
-  }
-  const cmsghdr* rights = got > 0 ? CMSG_FIRSTHDR(&message.header) : nullptr;
-  if (rights == nullptr || rights->cmsg_type != SCM_RIGHTS) return -1;
-  int fd;
-  std::memcpy(&fd, CMSG_DATA(rights), sizeof fd);
-  return fd;
+std::string key_of(const std::filesystem::path& path, const std::string& job) {
+  return std::filesystem::absolute(path).lexically_normal().string() + '\n' + job;
 }
 
 /// The text, then the documents (job.h), then the size of those: all that another process needs.
@@ -110,7 +41,7 @@ std::shared_ptr<SharedMemory> load(const Corpus& corpus, double read_latency_ms)
   std::string block;
   for (size_t index = 0; index < documents.size(); ++index) {
     for (uint64_t offset = 0; offset < documents[index].bytes; offset += kBlockBytes) {
-      if (read_latency_ms > 0) std::this_thread::sleep_for(Milliseconds(read_latency_ms));
+      wait(read_latency_ms);
       block.clear();
       corpus.read(index, offset, kBlockBytes, block);
       to = std::copy(block.begin(), block.end(), to);
@@ -133,57 +64,19 @@ Corpus as_corpus(std::shared_ptr<const SharedMemory> memory) {
 
 struct PreloadedCorpus::Impl {
   std::optional<Corpus> corpus;
-  std::optional<Socket> listener;  // the keeper's
-  std::thread server;
-
-  ~Impl() {
-    if (!server.joinable()) return;
-    shutdown(listener->fd, SHUT_RDWR);  // ends accept
-    server.join();
-  }
-
-  void serve() {
-    for (;;) {
-      const Socket client(accept4(listener->fd, nullptr, nullptr, SOCK_CLOEXEC));
-      if (client.fd < 0 && (errno == EINTR || errno == ECONNABORTED)) continue;
-      if (client.fd < 0) return;
-      if (!same_user(client.fd)) continue;
-      const Message message(corpus->memory()->fd());
-      static_cast<void>(sendmsg(client.fd, &message.header, MSG_NOSIGNAL));  // a client that left needs nothing
-    }
-  }
-
-  /// Claims the name before reading, so that others wait instead of reading too. False if another has it.
-  bool become_keeper(const Address& address, const std::filesystem::path& path, double read_latency_ms) {
-    listener.emplace(new_socket());
-    if (bind(listener->fd, address.get(), address.length) != 0 || listen(listener->fd, SOMAXCONN) != 0) {
-      listener.reset();
-      return false;
-    }
-    corpus = as_corpus(load(Corpus::open(path), read_latency_ms));
-    server = std::thread([this] { serve(); });
-    return true;
-  }
-
-  /// Waits for the keeper's memory. False if there is no keeper (any more).
-  bool attach(const Address& address) {
-    const Socket socket(new_socket());
-    if (connect(socket.fd, address.get(), address.length) != 0 || !same_user(socket.fd)) return false;
-    const int fd = receive_descriptor(socket.fd);
-    if (fd < 0) return false;
-    corpus = as_corpus(std::make_shared<SharedMemory>(fd, SharedMemory::Access::read_only));
-    return true;
-  }
+  std::optional<Keeper> keeper;
 };
 
 PreloadedCorpus::PreloadedCorpus(const std::filesystem::path& path, const std::string& job, double read_latency_ms)
     : impl_(std::make_unique<Impl>()) {
-  const Address address(std::filesystem::absolute(path).lexically_normal().string() + '\n' + job + '\n' +
-                        std::to_string(geteuid()));
-  while (!impl_->become_keeper(address, path, read_latency_ms) && !impl_->attach(address)) {
-    // Between a keeper's bind and its listen, or after its death: neither worked, soon one will.
-    std::this_thread::sleep_for(kRetry);
-  }
+  Impl& impl = *impl_;
+  impl.keeper.emplace(key_of(path, job), [&] {
+    impl.corpus = as_corpus(load(Corpus::open(path), read_latency_ms));
+    return impl.corpus->memory()->fd();
+  });
+  if (impl.keeper->is_keeper()) return;
+  const int fd = impl.keeper->take_received().release();
+  impl.corpus = as_corpus(std::make_shared<SharedMemory>(fd, SharedMemory::Access::read_only));
 }
 
 PreloadedCorpus::~PreloadedCorpus() = default;
@@ -192,7 +85,34 @@ const Corpus& PreloadedCorpus::corpus() const {
   return *impl_->corpus;
 }
 bool PreloadedCorpus::is_keeper() const {
-  return impl_->listener.has_value();
+  return impl_->keeper->is_keeper();
+}
+
+PreloadedTokens::PreloadedTokens(const TokenFile& file, const std::string& job, double read_latency_ms,
+                                 uint64_t available_bytes)
+    : file_(file) {
+  keeper_ = std::make_unique<Keeper>(key_of(file.layout().path, job), [&] {
+    const uint64_t bytes = file.layout().bin_bytes;
+    check_preload_memory(file.layout().path, bytes, available_bytes);
+    for (uint64_t offset = 0; offset < bytes; offset += kBlockBytes) {
+      wait(read_latency_ms);
+      file_.load(offset, std::min(kBlockBytes, bytes - offset));
+    }
+    return file_.fd();
+  });
+}
+
+PreloadedTokens::~PreloadedTokens() = default;
+
+bool PreloadedTokens::is_keeper() const {
+  return keeper_->is_keeper();
+}
+
+void check_preload_memory(const std::string& path, uint64_t bytes, uint64_t available_bytes) {
+  if (bytes <= available_bytes) return;
+  throw Error("data.preload needs " + mebibytes(bytes) + " of memory for '" + path + "', and " +
+                  mebibytes(available_bytes) + " are available",
+              "set data.preload to false (the data are then read as they are needed), or free memory on this machine");
 }
 
 }  // namespace taut::data

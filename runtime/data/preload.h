@@ -1,17 +1,21 @@
-// The whole corpus in shared memory, read once per node.
+// The whole data set in memory, read once per node (keeper.h).
 //
-// The first process to come on a node reads and keeps the text; others that ask for the same job's path receive its
-// memory over an abstract Unix socket. Nothing has a name in the file system, so nothing is left behind whatever dies;
-// if the keeper dies, the memory lives on with those who have it, and the next to ask becomes keeper.
+// Text goes into shared memory. A token file is memory already, once it is in the page cache: the keeper brings it
+// there and locks it as far as the limit of locked memory allows (ulimit -l), and all processes map the same pages.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <memory>
 #include <string>
 
+#include "runtime/data/available_memory.h"
 #include "runtime/data/corpus.h"
+#include "runtime/data/token_file.h"
 
 namespace taut::data {
+
+class Keeper;
 
 /// Keeps the corpus available to other processes while it lives.
 class PreloadedCorpus {
@@ -33,5 +37,28 @@ class PreloadedCorpus {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Keeps a token file in memory while it lives.
+class PreloadedTokens {
+ public:
+  /// Returns when the file is in memory; parameters as above. Throws taut::Error if it is larger than
+  /// `available_bytes`.
+  PreloadedTokens(const TokenFile& file, const std::string& job, double read_latency_ms,
+                  uint64_t available_bytes = available_memory());
+  ~PreloadedTokens();
+  PreloadedTokens(const PreloadedTokens&) = delete;
+  PreloadedTokens& operator=(const PreloadedTokens&) = delete;
+
+  /// This process read the file; false = it was already there.
+  bool is_keeper() const;
+
+ private:
+  TokenFile file_;
+  std::unique_ptr<Keeper> keeper_;
+};
+
+/// Throws taut::Error, with both numbers and the key to change, if `bytes` of data at `path` are more than
+/// `available_bytes`.
+void check_preload_memory(const std::string& path, uint64_t bytes, uint64_t available_bytes);
 
 }  // namespace taut::data

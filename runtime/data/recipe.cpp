@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "runtime/data/text.h"
+#include "taut.h"
 
 namespace taut::data {
 namespace {
@@ -37,21 +38,57 @@ Recipe base_recipe(const config::Config& config) {
   return recipe;
 }
 
-}  // namespace
-
-Recipe make_recipe(const config::Config& config, const Corpus& corpus, const Tokenizer& tokenizer) {
-  Recipe recipe = base_recipe(config);
-  const double stride = static_cast<double>(recipe.seq_length) * mean_bytes_per_token(corpus, tokenizer);
-  recipe.stride_bytes = static_cast<uint64_t>(std::llround(stride));
-  recipe.order.samples = std::max<uint64_t>(1, corpus.bytes() / recipe.stride_bytes);
-  recipe.read_latency_ms = config.data.read_latency_ms;
-  return recipe;
+/// Tokens of the corpus, ends of documents included; counts no further than needed to see that there are `enough`.
+uint64_t count_tokens(const TextSource& source, uint64_t enough) {
+  const std::vector<Document>& documents = source.corpus.documents();
+  if (source.tokenizer.is_byte()) return source.corpus.bytes() + documents.size();
+  uint64_t tokens = 0;
+  std::string text;
+  std::vector<int64_t> ids;
+  for (size_t i = 0; i < documents.size() && tokens < enough; ++i) {
+    for (uint64_t offset = 0; offset < documents[i].bytes && tokens < enough; offset += text.size()) {
+      text.clear();
+      ids.clear();
+      source.corpus.read(i, offset, kPieceBytes, text);
+      source.tokenizer.encode(without_torn_end(without_torn_begin(text)), ids);
+      tokens += ids.size();
+    }
+    ++tokens;
+  }
+  return tokens;
 }
 
-Recipe make_mock_recipe(const config::Config& config) {
+void check_length(const config::Config& config, uint64_t tokens) {
+  const auto needed = static_cast<uint64_t>(config.model.seq_length) + 1;
+  if (tokens >= needed) return;
+  throw Error("the data are shorter than one sequence: data.path '" + config.data.path + "' holds " +
+                  std::to_string(tokens) + " tokens, model.seq_length " + std::to_string(config.model.seq_length) +
+                  " needs " + std::to_string(needed),
+              tokens > 1 ? "set model.seq_length to " + std::to_string(tokens - 1) + " or less, or give more data"
+                         : "give more data");
+}
+
+}  // namespace
+
+Recipe make_recipe(const config::Config& config, const Source& source) {
   Recipe recipe = base_recipe(config);
-  recipe.mock = true;
-  recipe.order.samples = kMockSamples;
+  if (std::holds_alternative<std::monostate>(source)) {
+    recipe.mock = true;
+    recipe.order.samples = kMockSamples;
+    return recipe;
+  }
+  recipe.read_latency_ms = config.data.read_latency_ms;
+  const auto seq_length = static_cast<uint64_t>(recipe.seq_length);
+  if (const auto* file = std::get_if<TokenFile>(&source)) {
+    check_length(config, file->tokens());
+    recipe.order.samples = (file->tokens() - 1) / seq_length;
+    return recipe;
+  }
+  const auto& text = std::get<TextSource>(source);
+  check_length(config, count_tokens(text, seq_length + 1));
+  const double stride = static_cast<double>(seq_length) * mean_bytes_per_token(text.corpus, text.tokenizer);
+  recipe.stride_bytes = static_cast<uint64_t>(std::llround(stride));
+  recipe.order.samples = std::max<uint64_t>(1, text.corpus.bytes() / recipe.stride_bytes);
   return recipe;
 }
 

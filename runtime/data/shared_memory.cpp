@@ -6,32 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
-#include <fstream>
-#include <limits>
 
+#include "runtime/data/available_memory.h"
 #include "taut.h"
 
 namespace taut::data {
 namespace {
-
-std::string mebibytes(uint64_t bytes) {
-  char text[32];
-  std::snprintf(text, sizeof text, "%.1f MiB", static_cast<double>(bytes) / (1 << 20));
-  return text;
-}
-
-/// What the kernel thinks can still be allocated without swapping.
-uint64_t available_bytes() {
-  std::ifstream file("/proc/meminfo");
-  std::string key, unit;
-  for (uint64_t kib = 0; file >> key >> kib;) {
-    if (key == "MemAvailable:") return kib << 10;
-    std::getline(file, unit);
-  }
-  return std::numeric_limits<uint64_t>::max();
-}
 
 [[noreturn]] void throw_no_room(const std::string& purpose, size_t bytes, const std::string& why) {
   throw Error("not enough memory for " + purpose + ": " + mebibytes(bytes) + " needed, " + why,
@@ -43,7 +24,7 @@ uint64_t available_bytes() {
 
 SharedMemory::SharedMemory(size_t bytes, const std::string& purpose) : bytes_(bytes) {
   // Without this check a reservation that is too large would bring in the OOM killer instead of an error.
-  const uint64_t available = available_bytes();
+  const uint64_t available = available_memory();
   if (bytes > available) throw_no_room(purpose, bytes, mebibytes(available) + " available");
   fd_ = memfd_create("taut", MFD_CLOEXEC);
   if (fd_ < 0) throw_no_room(purpose, bytes, std::strerror(errno));

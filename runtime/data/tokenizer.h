@@ -45,7 +45,8 @@ class Tokenizer {
 /// Makes sure that the tokenizer that `config` names exists and fits: trains a missing "sentencepiece:FILE" from the
 /// corpus at data.path (vocabulary = model.vocab_size) and writes it whole or not at all; then checks that the
 /// vocabulary is not larger than model.vocab_size. The same corpus and size give the same file, byte for byte. Reads
-/// at most 64 MiB of text, spread evenly over the corpus. Does nothing when data.mock is set. Takes seconds when it
+/// at most 64 MiB of text, spread evenly over the corpus. Does nothing when data.mock is set, or
+/// data.path names token files. Takes seconds when it
 /// trains; returns whether it did.
 bool ensure_tokenizer(const config::Config& config);
 

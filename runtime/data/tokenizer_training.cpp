@@ -1,13 +1,8 @@
 // Trains a SentencePiece model from the corpus: byte-pair merges, bytes for what the vocabulary lacks, and no
 // normalization, so that every text comes back as it was.
-#include <fcntl.h>
 #include <sentencepiece_trainer.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstring>
 #include <filesystem>
 #include <string>
 #include <unordered_map>
@@ -15,7 +10,9 @@
 #include "runtime/config/load.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/text.h"
+#include "runtime/data/token_file.h"
 #include "runtime/data/tokenizer.h"
+#include "runtime/data/whole_file.h"
 #include "taut.h"
 
 namespace taut::data {
@@ -102,23 +99,11 @@ std::string train(const Corpus& corpus, int64_t vocab_size) {
   return model;
 }
 
-/// Whole or not at all: a reader never sees half a model, and several ranks may write the same one at once.
 void write_file(const std::string& file, const std::string& content) {
-  std::string temporary = file + ".XXXXXX";
-  const int fd = mkostemp(temporary.data(), O_CLOEXEC);
-  bool written = fd >= 0 && fchmod(fd, 0644) == 0;
-  for (size_t done = 0; written && done < content.size();) {
-    const ssize_t put = write(fd, content.data() + done, content.size() - done);
-    written = put >= 0 || errno == EINTR;
-    if (put > 0) done += static_cast<size_t>(put);
-  }
-  written = written && fsync(fd) == 0 && rename(temporary.c_str(), file.c_str()) == 0;
-  const std::string why = std::strerror(errno);
-  if (fd >= 0) close(fd);
-  if (written) return;
-  if (fd >= 0) unlink(temporary.c_str());
-  throw Error("cannot write the tokenizer model '" + file + "': " + why,
-              "data.tokenizer must name a file in a folder that exists and can be written to");
+  WholeFile model(file, "the tokenizer model",
+                  "data.tokenizer must name a file in a folder that exists and can be written to");
+  model.write(content);
+  model.commit();
 }
 
 }  // namespace
@@ -127,6 +112,7 @@ bool ensure_tokenizer(const config::Config& config) {
   if (config.data.mock) return false;
   const std::string file = config::tokenizer_file(config);
   const bool missing = !file.empty() && !std::filesystem::exists(file);
+  if (token_file_prefix(config.data.path)) return false;  // nothing is left to be tokenized
   if (missing) write_file(file, train(Corpus::open(config.data.path), config.model.vocab_size));
   check_vocabulary(Tokenizer(config.data.tokenizer), config.model.vocab_size);
   return missing;

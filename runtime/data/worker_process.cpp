@@ -42,7 +42,7 @@ WorkerProcess::WorkerProcess(const std::filesystem::path& program, int64_t numbe
   }
   const std::pair<int, int> wiring[] = {{descriptors.job, kJobFd},     {life[1], kLifeFd},
                                         {descriptors.taken, kTakenFd}, {descriptors.output, kOutputFd},
-                                        {descriptors.ring, kRingFd},   {descriptors.corpus, kCorpusFd}};
+                                        {descriptors.ring, kRingFd},   {descriptors.source, kSourceFd}};
   int failure = 0;
   {
     std::vector<std::unique_ptr<HighCopy>> copies;
@@ -116,11 +116,13 @@ WorkerProcess::End WorkerProcess::end() {
   if (reaped < 0) return {"is gone", "", false};
   if (!WIFSIGNALED(status)) return {"exited with code " + std::to_string(WEXITSTATUS(status)), "", false};
   const int signal = WTERMSIG(status);
-  return {"was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")",
-          signal == SIGKILL ? "the kernel does this when memory runs out (see dmesg): lower data.num_workers or "
-                              "data.prefetch_factor"
-                            : "",
-          false};
+  std::string hint;
+  if (signal == SIGKILL) {
+    hint = "the kernel does this when memory runs out (see dmesg): lower data.num_workers or data.prefetch_factor";
+  } else if (signal == SIGBUS) {
+    hint = "a file that is mapped became shorter, or its disk failed (see dmesg): check data.path";
+  }
+  return {"was killed by signal " + std::to_string(signal) + " (" + strsignal(signal) + ")", std::move(hint), false};
 }
 
 std::filesystem::path loader_program() {

@@ -12,7 +12,7 @@ namespace taut::data {
 
 /// Descriptors for the new process, in the order of WorkerFd; -1 = none.
 struct WorkerDescriptors {
-  int job, taken, output, ring, corpus;
+  int job, taken, output, ring, source;
 };
 
 /// Owns the process: it ends with this object.

@@ -6,10 +6,10 @@
 
 namespace taut::optim {
 
-/// 2-norm of the whole model's gradient, the same on every rank: parameters that tensor parallelism replicates count
-/// once, and so does the embedding that the first and the last stage share. Gradients must be reduced over dp already.
-/// Collective over tp and pp. Any rank with a NaN makes it NaN everywhere.
-double global_grad_norm(const parallel::FlatParameters& flat, comm::Communicator& communicator);
+/// This rank's part of the squared 2-norm of the whole model's gradient, fp64 [1]: summed over the world every element
+/// counts once, whether tensor parallelism or data parallelism replicates it, ZeRO shards it, an expert-parallel rank
+/// alone holds it, or the first and the last stage share it. Gradients must be complete (GradientReduction::finish).
+at::Tensor squared_grad_norm(const parallel::FlatParameters& flat, int tp_rank);
 
 /// min(1, limit / norm); 1 when limit is 0 (clipping off).
 double clip_factor(double norm, double limit);

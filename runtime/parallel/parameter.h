@@ -32,7 +32,8 @@ struct Parameter {
   bool expert = false;       // held by one expert-parallel rank; its gradient is reduced over edp, not dp × cp
   // Under sequence parallelism each tp rank sees a part of the sequence: the gradient is summed over tp.
   bool sequence_partial = false;
-  int unit = 0;  // what ZeRO 3 gathers together, in order of use: the embedding, one layer, the head
+  int unit = 0;   // what ZeRO 3 gathers together, in order of use: the embedding, one layer, the head
+  int chunk = 0;  // the virtual pipeline stage on this rank that it belongs to
 };
 
 }  // namespace taut::parallel

@@ -1,11 +1,10 @@
 #include "runtime/parallel/schedule.h"
 
-#include <algorithm>
 #include <deque>
 #include <map>
 
 #include "runtime/config/names.h"
-#include "runtime/config/pipeline_math.h"
+#include "runtime/config/pipeline_passes.h"
 #include "taut.h"
 
 namespace taut::parallel {
@@ -77,6 +76,18 @@ Schedule with_messages(Schedule schedule) {
   return schedule;
 }
 
+Schedule from_passes(config::PipelineSchedule kind, int stages, int microbatches, int chunks = 1) {
+  constexpr ActionKind kKinds[] = {ActionKind::forward, ActionKind::backward, ActionKind::weight_gradient};
+  Schedule schedule{stages, microbatches, chunks, {}, config::splits_backward(kind)};
+  for (int stage = 0; stage < stages; ++stage) {
+    auto& program = schedule.programs.emplace_back();
+    for (const config::Pass& pass : config::pipeline_passes(kind, stages, stage, microbatches, chunks)) {
+      program.push_back({kKinds[static_cast<size_t>(pass.kind)], pass.microbatch, pass.chunk});
+    }
+  }
+  return with_messages(std::move(schedule));
+}
+
 }  // namespace
 
 bool is_pass(ActionKind kind) {
@@ -96,80 +107,25 @@ int peer_stage(const Action& action, int stage, int stages) {
 }
 
 Schedule gpipe(int stages, int microbatches) {
-  Schedule schedule{stages, microbatches};
-  for (int stage = 0; stage < stages; ++stage) {
-    auto& program = schedule.programs.emplace_back();
-    for (int m = 0; m < microbatches; ++m) program.push_back({ActionKind::forward, m});
-    for (int m = 0; m < microbatches; ++m) program.push_back({ActionKind::backward, m});
-  }
-  return with_messages(std::move(schedule));
+  return from_passes(config::PipelineSchedule::gpipe, stages, microbatches);
 }
 
 Schedule one_forward_one_backward(int stages, int microbatches) {
-  Schedule schedule{stages, microbatches};
-  for (int stage = 0; stage < stages; ++stage) {
-    auto& program = schedule.programs.emplace_back();
-    const int warm_up = std::min(stages - 1 - stage, microbatches);
-    for (int m = 0; m < warm_up; ++m) program.push_back({ActionKind::forward, m});
-    for (int m = warm_up; m < microbatches; ++m) {
-      program.push_back({ActionKind::forward, m});
-      program.push_back({ActionKind::backward, m - warm_up});
-    }
-    for (int m = microbatches - warm_up; m < microbatches; ++m) program.push_back({ActionKind::backward, m});
-  }
-  return with_messages(std::move(schedule));
+  return from_passes(config::PipelineSchedule::one_f_one_b, stages, microbatches);
 }
 
 Schedule interleaved(int stages, int microbatches, int chunks) {
-  if (chunks == 1) return one_forward_one_backward(stages, microbatches);
-  if (microbatches % stages != 0) {
+  if (chunks > 1 && microbatches % stages != 0) {
     throw Error("parallel.pipeline_schedule is \"interleaved_1f1b\" with " + std::to_string(microbatches) +
                     " microbatches on " + std::to_string(stages) + " stages",
                 "make gradient_accumulation_steps a multiple of parallel.pipeline_parallel_size, such as " +
                     std::to_string((microbatches / stages + 1) * stages));
   }
-  Schedule schedule{stages, microbatches, chunks};
-  const int passes = microbatches * chunks, group = stages * chunks;
-  // The k-th pass of a stage: p microbatches through one chunk, then the same ones through the next.
-  const auto pass = [&](ActionKind kind, int k) {
-    const int chunk = k % group / stages;
-    return Action{kind, k / group * stages + k % stages, kind == ActionKind::forward ? chunk : chunks - 1 - chunk};
-  };
-  for (int stage = 0; stage < stages; ++stage) {
-    auto& program = schedule.programs.emplace_back();
-    const int warm_up = static_cast<int>(
-        config::warm_up_passes(config::PipelineSchedule::interleaved_1f1b, stages, stage, microbatches, chunks));
-    for (int k = 0; k < warm_up; ++k) program.push_back(pass(ActionKind::forward, k));
-    for (int k = warm_up; k < passes; ++k) {
-      program.push_back(pass(ActionKind::forward, k));
-      program.push_back(pass(ActionKind::backward, k - warm_up));
-    }
-    for (int k = passes - warm_up; k < passes; ++k) program.push_back(pass(ActionKind::backward, k));
-  }
-  return with_messages(std::move(schedule));
+  return from_passes(config::PipelineSchedule::interleaved_1f1b, stages, microbatches, chunks);
 }
 
 Schedule zero_bubble(int stages, int microbatches) {
-  Schedule schedule{stages, microbatches, 1, {}, true};
-  for (int stage = 0; stage < stages; ++stage) {
-    auto& program = schedule.programs.emplace_back();
-    const int warm_up = std::min(stages - 1 - stage, microbatches);
-    const int delay = stage;  // of W behind B, in microbatches
-    const auto backward = [&](int m) {
-      program.push_back({ActionKind::backward, m});
-      if (m >= delay) program.push_back({ActionKind::weight_gradient, m - delay});
-    };
-    for (int m = 0; m < warm_up; ++m) program.push_back({ActionKind::forward, m});
-    for (int m = warm_up; m < microbatches; ++m) {
-      program.push_back({ActionKind::forward, m});
-      backward(m - warm_up);
-    }
-    for (int m = microbatches - warm_up; m < microbatches; ++m) backward(m);
-    for (int m = std::max(0, microbatches - delay); m < microbatches; ++m) {
-      program.push_back({ActionKind::weight_gradient, m});
-    }
-  }
-  return with_messages(std::move(schedule));
+  return from_passes(config::PipelineSchedule::zero_bubble, stages, microbatches);
 }
 
 Schedule make_schedule(config::PipelineSchedule kind, int stages, int microbatches, int chunks) {

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "runtime/comm/collectives.h"
+#include "runtime/parallel/context_parallel.h"
 #include "taut.h"
 
 namespace taut::train {
@@ -12,13 +13,16 @@ MicrobatchFeed::MicrobatchFeed(const config::Config& config, comm::Communicator&
     : communicator_(communicator),
       device_(device),
       shape_{config.train_micro_batch_size_per_gpu, config.model.seq_length + 1},
+      attention_(config.model.attention),
+      mask_ends_(config.data.eod_mask_loss),
       needed_(communicator.at().pp == 0 || communicator.at().pp + 1 == communicator.size().pp) {
-  if (!needed_ || communicator.at().tp != 0 || first_step >= config.train_steps) return;
+  const comm::Coordinates& at = communicator.at();
+  if (!needed_ || at.tp != 0 || at.cp != 0 || first_step >= config.train_steps) return;
   loader_ =
       std::make_unique<data::Loader>(config, data::LoaderPlace{communicator.at().dp, communicator.rank()}, first_step);
 }
 
-at::Tensor MicrobatchFeed::next(int64_t step, int microbatch) {
+Tokens MicrobatchFeed::next(int64_t step, int microbatch) {
   at::Tensor tokens = at::empty(shape_, at::kLong);
   if (loader_) {
     const data::Batch batch = loader_->next();
@@ -31,8 +35,15 @@ at::Tensor MicrobatchFeed::next(int64_t step, int microbatch) {
     std::memcpy(tokens.data_ptr<int64_t>(), batch.tokens, tokens.nbytes());
   }
   tokens = tokens.to(device_);
-  comm::broadcast(communicator_.tp(), tokens, 0);
-  return tokens;
+  if (communicator_.at().cp == 0) comm::broadcast(communicator_.tp(), tokens, 0);
+  comm::broadcast(communicator_.cp(), tokens, 0);
+  const auto part = [&](int64_t first) {
+    return parallel::take_sequence(tokens.narrow(1, first, shape_[1] - 1), 1, communicator_.cp().rank(),
+                                   communicator_.cp().size(), attention_);
+  };
+  Tokens parts{part(0), part(1)};
+  if (mask_ends_) parts.labels = parts.labels.masked_fill(parts.labels == end_of_document_, -1);
+  return parts;
 }
 
 }  // namespace taut::train

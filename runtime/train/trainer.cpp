@@ -5,7 +5,6 @@
 #include <chrono>
 #include <cmath>
 #include <cstdio>
-#include <limits>
 
 #include "runtime/checkpoint/checkpoint.h"
 #include "runtime/comm/collectives.h"
@@ -19,8 +18,6 @@
 
 namespace taut::train {
 namespace {
-
-constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 
 double now_seconds() {
   return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
@@ -47,13 +44,23 @@ at::Device choose_device(const comm::LaunchEnvironment& environment) {
   return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(environment.local_rank));
 }
 
-/// bf16 matrix products while it lives. The casts of the weights are cached until `clear_cache`: once a step, not once
-/// a microbatch.
+at::ScalarType compute_type(const config::Config& config) {
+  if (config.bf16.enabled) return at::kBFloat16;
+  return config.fp16.enabled ? at::kHalf : at::kFloat;
+}
+
+const char* precision_name(const config::Config& config) {
+  if (config.bf16.enabled) return "bf16";
+  return config.fp16.enabled ? "fp16" : "fp32";
+}
+
+/// Matrix products in the compute type while it lives. The casts of the weights are cached until `clear_cache`: once a
+/// step, not once a microbatch.
 class Autocast {
  public:
-  Autocast(at::DeviceType type, bool enabled) : type_(type), enabled_(enabled) {
+  Autocast(at::DeviceType type, at::ScalarType compute_type) : type_(type), enabled_(compute_type != at::kFloat) {
     if (!enabled_) return;
-    at::autocast::set_autocast_dtype(type_, at::kBFloat16);
+    at::autocast::set_autocast_dtype(type_, compute_type);
     at::autocast::set_autocast_enabled(type_, true);
   }
   ~Autocast() {
@@ -75,43 +82,20 @@ Trainer::Trainer(const config::Config& config, const comm::LaunchEnvironment& en
       device_(choose_device(environment)),
       current_device_(device_),
       communicator_(environment, mesh_of(config), config.communication, device_),
-      tensor_parallel_{&communicator_.tp(), config.parallel.gather_output} {
+      tensor_parallel_{&communicator_.tp(), config.parallel.gather_output, config.parallel.sequence_parallel},
+      scaler_(config.fp16),
+      step_tokens_(static_cast<double>(config.train_batch_size * config.model.seq_length)) {
   static const annotate::Name init_name("init");
   const annotate::Range init(init_name);
   const comm::Coordinates& at = communicator_.at();
-  const int stages = communicator_.size().pp, microbatches = static_cast<int>(config_.gradient_accumulation_steps);
-  const int chunks = stages == 1 ? 1 : static_cast<int>(config_.parallel.virtual_pipeline_stages);
-  last_stage_ = at.pp + 1 == stages;
-  reports_ = at.dp == 0 && at.tp == 0 && last_stage_;
+  reports_ = at.dp == 0 && at.cp == 0 && at.tp == 0 && at.pp + 1 == communicator_.size().pp;
 
-  std::vector<parallel::Parameter> parameters;
-  for (int chunk = 0; chunk < chunks; ++chunk) {
-    plans_.push_back(model::plan_stage(config_, at.pp, chunk));
-    chunks_.push_back(
-        std::make_unique<model::GptStage>(config_.model, plans_[chunk], tensor_parallel_, config_.seed, device_));
-    const auto& own = chunks_.back()->parameters();
-    parameters.insert(parameters.end(), own.begin(), own.end());
-  }
-  flat_ = parallel::flatten(std::move(parameters));
-  buckets_ = std::make_unique<parallel::GradBuckets>(
-      flat_, communicator_.dp(),
-      parallel::BucketSettings{config_.communication.overlap_grad_reduce, config_.communication.bucket_size_mb});
-  optimizer_ = std::make_unique<optim::AdamW>(flat_, config_.optimizer.params);
-
-  // Without a pipeline every schedule is plain accumulation; 1f1b keeps one microbatch in flight.
-  const auto schedule = stages == 1
-                            ? parallel::one_forward_one_backward(1, microbatches)
-                            : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches, chunks);
-  parallel::validate(schedule);
-  if (schedule.splits_backward) deferred_.emplace();
-  pipeline_ = std::make_unique<parallel::PipelineRunner>(
-      communicator_.pp(), schedule.programs[at.pp],
-      std::vector<int64_t>{config_.train_micro_batch_size_per_gpu, config_.model.seq_length, config_.model.hidden_size},
-      at::TensorOptions().dtype(at::kFloat).device(device_));
-
+  build_chunks();
+  build_pipeline();
+  shard_parameters();
   if (!config_.checkpoint.dir.empty()) {
     if (const auto steps_done = checkpoint::newest(config_.checkpoint.dir)) {
-      checkpoint::load(config_, *steps_done, {flat_, *optimizer_}, communicator_);
+      checkpoint::load(config_, *steps_done, {flat_, *optimizer_, scaler_}, communicator_);
       first_step_ = last_saved_ = *steps_done;
     }
   }
@@ -119,21 +103,90 @@ Trainer::Trainer(const config::Config& config, const comm::LaunchEnvironment& en
   if (const char* path = std::getenv(launch::kStatusFileVariable); path && *path) {
     status_ = launch::StatusFile::open(path);
   }
-  peak_ = matmul_peak(device_, config_.bf16.enabled ? at::kBFloat16 : at::kFloat);
+  peak_ = matmul_peak(device_, compute_type(config_));
   last_save_time_ = now_seconds();
   comm::barrier(communicator_.world());
 }
 
 Trainer::~Trainer() = default;
 
+void Trainer::build_chunks() {
+  const int chunks = communicator_.size().pp == 1 ? 1 : static_cast<int>(config_.parallel.virtual_pipeline_stages);
+  int unit = 0;
+  for (int chunk = 0; chunk < chunks; ++chunk) {
+    model::StageContext context{tensor_parallel_};
+    context.cp = &communicator_.cp();
+    context.ep = &communicator_.ep();
+    context.checkpointing = config_.activation_checkpointing.mode;
+    if (config_.model.num_experts > 0) context.experts = model::place_experts(config_.model, config_.parallel);
+    context.chunk = chunk;
+    context.first_unit = unit;
+    plans_.push_back(model::plan_stage(config_, communicator_.at().pp, chunk));
+    chunks_.push_back(std::make_unique<model::GptStage>(config_.model, plans_[chunk], context, config_.seed, device_));
+    unit = chunks_.back()->end_unit();
+  }
+}
+
+void Trainer::shard_parameters() {
+  const config::ZeroOptimization& zero = config_.zero_optimization;
+  std::vector<parallel::Parameter> parameters;
+  int64_t elements = 0;
+  for (const auto& chunk : chunks_) {
+    for (const parallel::Parameter& parameter : chunk->parameters()) {
+      elements += parameter.value.numel();
+      parameters.push_back(parameter);
+    }
+  }
+  parallel::FlatSettings layout;
+  layout.zero_stage = static_cast<int>(zero.stage);
+  layout.bucket_elements = zero.stage > 0
+                               ? zero.reduce_bucket_size
+                               : parallel::bucket_elements(config_.communication.bucket_size_mb, 4 * elements);
+  layout.persistence_threshold = zero.stage3_param_persistence_threshold;
+  layout.compute_type = compute_type(config_);
+  layout.dense_group = &communicator_.dp_cp();
+  layout.expert_group = &communicator_.edp();
+  flat_ = parallel::flatten(std::move(parameters), layout);
+
+  parallel::ReductionSettings reduction;
+  reduction.overlap = zero.stage > 0 ? zero.overlap_comm : config_.communication.overlap_grad_reduce;
+  reduction.microbatches = static_cast<int>(config_.gradient_accumulation_steps);
+  reduction.split_backward = deferred_.has_value();
+  reduction_ = std::make_unique<parallel::GradientReduction>(flat_, reduction);
+  if (zero.stage > 0 && communicator_.dp_cp().size() > 1) {
+    gathering_ = std::make_unique<parallel::ParameterGathering>(
+        flat_, parallel::GatheringSettings{zero.overlap_comm, zero.reshard_after_forward,
+                                           zero.stage3_prefetch_bucket_size, zero.stage3_max_live_parameters});
+    for (const auto& chunk : chunks_) chunk->set_gathering(gathering_.get());
+  }
+  optimizer_ = std::make_unique<optim::AdamW>(flat_, config_.optimizer.params, zero.offload_optimizer);
+}
+
+void Trainer::build_pipeline() {
+  const int stages = communicator_.size().pp, microbatches = static_cast<int>(config_.gradient_accumulation_steps);
+  // Without a pipeline every schedule is plain accumulation; 1f1b keeps one microbatch in flight.
+  const auto schedule = stages == 1 ? parallel::one_forward_one_backward(1, microbatches)
+                                    : parallel::make_schedule(config_.parallel.pipeline_schedule, stages, microbatches,
+                                                              static_cast<int>(chunks_.size()));
+  parallel::validate(schedule);
+  if (schedule.splits_backward) deferred_.emplace();
+  pipeline_ = std::make_unique<parallel::PipelineRunner>(
+      communicator_.pp(), schedule.programs[communicator_.at().pp],
+      std::vector<int64_t>{config_.train_micro_batch_size_per_gpu, chunks_[0]->hidden_length(),
+                           config_.model.hidden_size},
+      at::TensorOptions().dtype(at::kFloat).device(device_));
+}
+
 void Trainer::print_start() const {
   if (!reports_ || json_) return;
   const comm::MeshSize& size = communicator_.size();
   std::printf(
-      "%.2f M parameters on %d ranks (tp %d, pp %d, dp %d), %s; peak %.0f GFLOP/s a rank (%s); "
+      "%.2f M parameters on %d ranks (tp %d, pp %d, cp %d, ep %d, dp %d), ZeRO %lld, %s; peak %.0f GFLOP/s a rank "
+      "(%s); "
       "MFU counts 6 FLOP a token and matrix parameter, causal attention at half\n",
-      static_cast<double>(config::parameter_count(config_.model)) / 1e6, size.world(), size.tp, size.pp, size.dp,
-      config_.bf16.enabled ? "bf16" : "fp32", peak_ / 1e9, device_.is_cuda() ? "GPU table" : "measured");
+      static_cast<double>(config::parameter_count(config_.model)) / 1e6, size.world(), size.tp, size.pp, size.cp,
+      size.ep, size.dp, static_cast<long long>(config_.zero_optimization.stage), precision_name(config_), peak_ / 1e9,
+      device_.is_cuda() ? "GPU table" : "measured");
   if (first_step_ > 0) {
     std::printf("resumed from %s/step-%lld\n", config_.checkpoint.dir.c_str(), static_cast<long long>(first_step_));
   }
@@ -161,31 +214,31 @@ annotate::Microbatch Trainer::pass_of(int64_t step, int chunk, int microbatch, c
 
 at::Tensor Trainer::forward(int64_t step, int chunk, int microbatch, const at::Tensor& input) {
   static const annotate::Name name("microbatch F");
-  const comm::Coordinates& at = communicator_.at();
   const annotate::Range range(name, pass_of(step, chunk, microbatch, 'F'));
-  const Autocast autocast(device_.type(), config_.bf16.enabled);
+  const Autocast autocast(device_.type(), compute_type(config_));
   std::optional<parallel::DeferredWeightGradients::Scope> defers;
   if (deferred_) defers.emplace(*deferred_);
-  const model::MicrobatchId id{step,
-                               (microbatch * communicator_.size().dp + at.dp) * config_.train_micro_batch_size_per_gpu};
-  const int64_t seq = config_.model.seq_length;
+  // The auxiliary losses are means over a microbatch: theirs is the mean over all microbatches.
+  const double microbatches = static_cast<double>(config_.gradient_accumulation_steps * communicator_.size().dp);
+  const model::MicrobatchId id{
+      step, (microbatch * communicator_.size().dp + communicator_.at().dp) * config_.train_micro_batch_size_per_gpu,
+      scaler_.scale() / microbatches};
   model::GptStage& stage = *chunks_[chunk];
-  at::Tensor tokens;
+  Tokens tokens;
   if (needs_tokens(chunk)) {
     tokens = std::move(tokens_.at(microbatch));
     tokens_.erase(microbatch);
   }
-  const at::Tensor hidden = stage.forward(plans_[chunk].first ? tokens.narrow(1, 0, seq) : input, id);
+  const at::Tensor hidden = stage.forward(plans_[chunk].first ? tokens.inputs : input, id);
   if (!plans_[chunk].last) return hidden;
-  const at::Tensor loss = stage.loss(hidden, tokens.narrow(1, 1, seq));
-  loss_sum_.add_(loss.detach());
-  return loss / static_cast<double>(config_.gradient_accumulation_steps * communicator_.size().dp);
+  const at::Tensor loss = stage.loss(hidden, tokens.labels);
+  loss_.add_(at::stack({loss.detach().to(at::kDouble), (tokens.labels >= 0).sum().to(at::kDouble)}));
+  return loss * loss_factor();
 }
 
 void Trainer::backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
   static const annotate::Name name("microbatch B");
   const annotate::Range range(name, pass_of(step, chunk, microbatch, 'B'));
-  buckets_->expect_last_backward(microbatch + 1 == config_.gradient_accumulation_steps);
   output.backward(gradient);
   if (deferred_) deferred_->finish_backward(chunk, microbatch);
 }
@@ -193,30 +246,53 @@ void Trainer::backward(int64_t step, int chunk, int microbatch, const at::Tensor
 void Trainer::weight_gradients(int64_t step, int chunk, int microbatch) {
   static const annotate::Name name("microbatch W");
   const annotate::Range range(name, pass_of(step, chunk, microbatch, 'W'));
-  buckets_->expect_last_backward(microbatch + 1 == config_.gradient_accumulation_steps);
   deferred_->run(chunk, microbatch);
 }
 
-void Trainer::reduce_tied_embedding(int64_t step) {
-  if (!config_.model.tie_embeddings || communicator_.size().pp == 1 || !communicator_.embedding()) return;
-  for (const parallel::Span& span : flat_.spans) {
-    if (flat_.parameters[span.parameter].name != "embedding.weight") continue;
-    comm::all_reduce(*communicator_.embedding(), flat_.gradients.narrow(0, span.offset, span.count), comm::Reduce::sum,
-                     {comm::content_id("gradients.embedding." + communicator_.embedding()->name()), step});
+void Trainer::finish_gradients(int64_t step) {
+  comm::Group* embedding = config_.model.tie_embeddings ? communicator_.embedding() : nullptr;
+  const auto summed_later = [&](size_t bucket) {
+    for (const parallel::Span& span : flat_.buckets[bucket].spans) {
+      const parallel::Parameter& parameter = flat_.parameters[span.parameter];
+      if (parameter.sequence_partial || (embedding && parameter.name == "embedding.weight")) return true;
+    }
+    return false;
+  };
+  reduction_->finish([&](size_t bucket) {
+    if (!summed_later(bucket)) optimizer_->gradients_ready(bucket);
+  });
+  parallel::sum_sequence_partial_gradients(flat_, communicator_.tp());
+  if (embedding) parallel::sum_tied_embedding_gradients(flat_, *embedding, step);
+  for (size_t bucket = 0; bucket < flat_.buckets.size(); ++bucket) {
+    if (summed_later(bucket)) optimizer_->gradients_ready(bucket);
   }
+}
+
+void Trainer::update_weights(int64_t step, double lr, double gradient_scale) {
+  static const annotate::Name name("optimizer");
+  const annotate::Range range(name);
+  const at::NoGradGuard no_grad;
+  optimizer_->begin_step();
+  // What the next forward pass needs first is updated, and gathered, first.
+  for (size_t i = flat_.buckets.size(); i-- > 0;) {
+    optimizer_->update(i, lr, gradient_scale);
+    if (gathering_) gathering_->updated(i, step);
+  }
+  if (gathering_) gathering_->begin_next_step();
+  at::autocast::clear_cache();
 }
 
 StepReport Trainer::train_step(int64_t step) {
   static const annotate::Name step_name(annotate::Step::kName), result_name(annotate::StepResult::kName),
-      memory_name(annotate::Memory::kName), optimizer_name("optimizer"), clip_name("clip_grad");
+      clip_name("clip_grad"), memory_name(annotate::Memory::kName);
   const double start = now_seconds();
   StepReport report{step, config_.train_steps};
   const annotate::Range step_range(step_name, annotate::Step{step, communicator_.rank(), 0});
   if (status_) status_->set(communicator_.rank(), step);
 
   reset_memory_peak(device_);
-  buckets_->begin_step(step);
-  loss_sum_ = at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
+  reduction_->begin_step(step);
+  loss_ = at::zeros({2}, at::TensorOptions().dtype(at::kDouble).device(device_));
   parallel::StageWork work;
   work.prepare = [&](int chunk, int microbatch) {
     if (needs_tokens(chunk)) tokens_[microbatch] = feed_->next(step, microbatch);
@@ -228,30 +304,28 @@ StepReport Trainer::train_step(int64_t step) {
                       const at::Tensor& gradient) { backward(step, chunk, microbatch, output, gradient); };
   work.weight_gradients = [&](int chunk, int microbatch) { weight_gradients(step, chunk, microbatch); };
   pipeline_->run(work);
-
-  buckets_->finish();
-  comm::Handle loss_reduced;
-  if (last_stage_) loss_reduced = comm::all_reduce_async(communicator_.dp(), loss_sum_);
-  reduce_tied_embedding(step);
+  finish_gradients(step);
 
   report.lr = optim::learning_rate(config_.scheduler, config_.optimizer.params.lr, step, config_.train_steps);
-  double factor = 1.0;
+  double gradient_scale = 1.0;
   {
     const annotate::Range range(clip_name);
-    report.grad_norm = optim::global_grad_norm(flat_, communicator_);
-    factor = optim::clip_factor(report.grad_norm, config_.gradient_clipping);
+    // One transfer for what the whole world must know: squared norm, sum of losses, unmasked tokens.
+    if (communicator_.at().tp != 0) loss_.zero_();  // the same on every tp rank: counted once
+    const at::Tensor sums = at::cat({optim::squared_grad_norm(flat_, communicator_.at().tp), loss_});
+    comm::all_reduce(communicator_.world(), sums);
+    const at::Tensor known = sums.cpu();
+    const double* sum = known.const_data_ptr<double>();
+    const double unmasked = std::max(1.0, sum[2]);
+    report.loss = sum[1] / unmasked;
+    gradient_scale = step_tokens_ / unmasked / scaler_.scale();
+    report.grad_norm = std::sqrt(sum[0]) * gradient_scale;
+    gradient_scale *= optim::clip_factor(report.grad_norm, config_.gradient_clipping);
   }
-  {
-    const annotate::Range range(optimizer_name);
-    const at::NoGradGuard no_grad;
-    optimizer_->step(report.lr, factor);
-    at::autocast::clear_cache();
-  }
-  loss_reduced.wait();
-  report.loss = last_stage_ ? loss_sum_.item<double>() /
-                                  static_cast<double>(config_.gradient_accumulation_steps * communicator_.size().dp)
-                            : kNan;
+  if (scaler_.step(report.grad_norm)) update_weights(step, report.lr, gradient_scale);
   save_if_due(step + 1);
+
+  for (const auto& chunk : chunks_) chunk->mark_routing(step);
 
   const int64_t replica_tokens =
       config_.train_micro_batch_size_per_gpu * config_.gradient_accumulation_steps * config_.model.seq_length;
@@ -262,9 +336,8 @@ StepReport Trainer::train_step(int64_t step) {
   report.memory_allocated_bytes = memory.allocated;
   report.memory_peak_bytes = memory.peak;
   const double seconds = now_seconds() - start;
-  const double tokens = static_cast<double>(replica_tokens * communicator_.size().dp);
   report.step_ms = seconds * 1e3;
-  report.tokens_per_s = tokens / seconds;
+  report.tokens_per_s = step_tokens_ / seconds;
   report.mfu = config::flops_per_token(config_.model) * report.tokens_per_s / (peak_ * communicator_.size().world());
   return report;
 }
@@ -285,9 +358,11 @@ void Trainer::save_if_due(int64_t steps_done) {
 
 void Trainer::save(int64_t steps_done) {
   static const annotate::Name name(annotate::Checkpoint::kName);
-  const int64_t bytes = communicator_.at().dp == 0 ? 3 * static_cast<int64_t>(flat_.values.nbytes()) : 0;
-  const annotate::Range range(name, annotate::Checkpoint{steps_done, bytes, communicator_.rank(), 0});
-  checkpoint::save(config_, steps_done, {flat_, *optimizer_}, communicator_);
+  const bool writes = communicator_.at().dp == 0 && communicator_.at().cp == 0;
+  const annotate::Range range(
+      name, annotate::Checkpoint{steps_done, writes ? 3 * flat_.bytes() : 0, communicator_.rank(), 0});
+  if (gathering_) gathering_->settle();
+  checkpoint::save(config_, steps_done, {flat_, *optimizer_, scaler_}, communicator_);
   last_saved_ = steps_done;
   last_save_time_ = now_seconds();
 }

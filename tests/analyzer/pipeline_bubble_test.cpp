@@ -165,6 +165,75 @@ TEST(PipelineBubble, BlamesUnequalStagesAndMovesLayers) {
   EXPECT_NEAR(findings[0].suggestions[0].predicted.step_ms, 16 * slowest + 2, 0.15 * 16 * slowest);
 }
 
+/// One pass of a time table; a column is 10 ms.
+struct Cell {
+  int stage;
+  char pass;
+  int microbatch, chunk, start, end;
+};
+
+/// A run whose every step is this time table of two stages.
+std::vector<Finding> findings_of(const std::vector<Cell>& table, nlohmann::json parallel, double& bubble,
+                                 double& ideal) {
+  TraceBuilder trace;
+  parallel["pipeline_parallel_size"] = 2;
+  trace.config(
+      {{"model",
+        {{"hidden_size", 64}, {"num_layers", 4}, {"num_attention_heads", 2}, {"seq_length", 64}, {"vocab_size", 512}}},
+       {"data", {{"path", "/data"}}},
+       {"world_size", 2},
+       {"train_micro_batch_size_per_gpu", 1},
+       {"gradient_accumulation_steps", 2},
+       {"parallel", std::move(parallel)}});
+  trace.cores(16);
+  for (int s = 0; s < 2; ++s) trace.rank(s, 0, 0, s);
+  constexpr double kColumn = 10'000, kStep = 20 * kColumn;
+  for (int step = 0; step < kSteps; ++step) {
+    for (const Cell& c : table) {
+      trace.microbatch(c.stage, step, c.microbatch, c.stage, c.pass, step * kStep + c.start * kColumn,
+                       step * kStep + c.end * kColumn, c.chunk);
+    }
+    for (int s = 0; s < 2; ++s) trace.step(s, step, step * kStep, (step + 1) * kStep);
+  }
+  const analyzer::Analysis analysis = analyzer::analyze(trace.load());
+  bubble = analysis.summary.bubble_fraction.value();
+  ideal = analysis.summary.ideal_bubble_fraction.value();
+  return analysis.findings;
+}
+
+TEST(PipelineBubble, KnowsSplitBackwards) {
+  // ZB-H1 for p = 2, m = 2 by hand, F = B = W: each stage idles one column of seven.
+  const std::vector<Cell> table = {{0, 'F', 0, 0, 0, 1}, {0, 'F', 1, 0, 1, 2}, {0, 'B', 0, 0, 3, 4},
+                                   {0, 'W', 0, 0, 4, 5}, {0, 'B', 1, 0, 5, 6}, {0, 'W', 1, 0, 6, 7},
+                                   {1, 'F', 0, 0, 1, 2}, {1, 'B', 0, 0, 2, 3}, {1, 'F', 1, 0, 3, 4},
+                                   {1, 'B', 1, 0, 4, 5}, {1, 'W', 0, 0, 5, 6}, {1, 'W', 1, 0, 6, 7}};
+  double bubble = 0, ideal = 0;
+  const auto findings = findings_of(table, {{"pipeline_schedule", "zero_bubble"}}, bubble, ideal);
+  EXPECT_NEAR(bubble, 1.0 / 7, 1e-9);
+  EXPECT_NEAR(ideal, 1.0 / 7, 1e-9);  // (p-1)/(3m+p-1)
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].explanation.find("(p-1)/(3m+p-1) = 14"), std::string::npos) << findings[0].explanation;
+  EXPECT_NE(findings[0].title.find("too few microbatches"), std::string::npos) << findings[0].title;
+}
+
+TEST(PipelineBubble, KnowsChunks) {
+  // p = 2, m = 2, v = 2 by hand, F one column and B two: each stage idles three columns of fifteen.
+  const std::vector<Cell> table = {
+      {0, 'F', 0, 0, 0, 1}, {0, 'F', 1, 0, 1, 2},  {0, 'F', 0, 1, 2, 3},   {0, 'F', 1, 1, 3, 4},
+      {0, 'B', 0, 1, 6, 8}, {0, 'B', 1, 1, 9, 11}, {0, 'B', 0, 0, 11, 13}, {0, 'B', 1, 0, 13, 15},
+      {1, 'F', 0, 0, 1, 2}, {1, 'F', 1, 0, 2, 3},  {1, 'F', 0, 1, 3, 4},   {1, 'B', 0, 1, 4, 6},
+      {1, 'F', 1, 1, 6, 7}, {1, 'B', 1, 1, 7, 9},  {1, 'B', 0, 0, 9, 11},  {1, 'B', 1, 0, 11, 13}};
+  double bubble = 0, ideal = 0;
+  const auto findings =
+      findings_of(table, {{"pipeline_schedule", "interleaved_1f1b"}, {"virtual_pipeline_stages", 2}}, bubble, ideal);
+  EXPECT_NEAR(bubble, 0.2, 1e-9);
+  EXPECT_NEAR(ideal, 0.2, 1e-9);  // (p-1)/(v·m+p-1)
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NE(findings[0].explanation.find("even stages of 2 chunks (p-1)/(v·m+p-1) = 20"), std::string::npos)
+      << findings[0].explanation;
+  EXPECT_TRUE(findings[0].suggestions.empty()) << "microbatches of one sample, and chunks of equal size";
+}
+
 TEST(PipelineBubble, ALongPipelineOfEvenStagesIsHealthy) {
   // m = 32, p = 2: 3 % idle, and microbatches of one sample cannot be halved.
   EXPECT_TRUE(findings_of({.microbatches = 32, .micro_batch_size = 1}).empty());

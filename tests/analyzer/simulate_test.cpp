@@ -10,7 +10,9 @@
 namespace taut::simulate {
 namespace {
 
-PipelineCosts even_pipeline(Schedule schedule, int64_t stages, int64_t microbatches) {
+using config::PipelineSchedule;
+
+PipelineCosts even_pipeline(PipelineSchedule schedule, int64_t stages, int64_t microbatches) {
   PipelineCosts costs;
   costs.schedule = schedule;
   costs.microbatches = microbatches;
@@ -20,7 +22,7 @@ PipelineCosts even_pipeline(Schedule schedule, int64_t stages, int64_t microbatc
 }
 
 TEST(PipelineReplay, EvenStagesHaveTheIdealBubble) {
-  for (const Schedule schedule : {Schedule::gpipe, Schedule::one_f_one_b}) {
+  for (const PipelineSchedule schedule : {PipelineSchedule::gpipe, PipelineSchedule::one_f_one_b}) {
     for (int64_t p = 1; p <= 6; ++p) {
       for (int64_t m = 1; m <= 12; ++m) {
         const auto replay = replay_pipeline(even_pipeline(schedule, p, m));
@@ -31,9 +33,28 @@ TEST(PipelineReplay, EvenStagesHaveTheIdealBubble) {
   }
 }
 
+TEST(PipelineReplay, ChunksAndSplitBackwardsHaveTheirPapersBubble) {
+  for (int64_t p = 2; p <= 6; ++p) {
+    for (int64_t groups = 1; groups <= 4; ++groups) {
+      const int64_t m = p * groups;
+      for (int64_t v = 2; v <= 4; ++v) {
+        PipelineCosts costs = even_pipeline(PipelineSchedule::interleaved_1f1b, p, m);
+        costs.chunks = v;
+        EXPECT_NEAR(replay_pipeline(costs).bubble_fraction, double(p - 1) / double(v * m + p - 1), 1e-12)
+            << "p=" << p << " m=" << m << " v=" << v;
+      }
+      PipelineCosts costs = even_pipeline(PipelineSchedule::zero_bubble, p, m);
+      costs.backward.assign(static_cast<size_t>(p), 1.0);
+      costs.weight_gradient.assign(static_cast<size_t>(p), 1.0);
+      EXPECT_NEAR(replay_pipeline(costs).bubble_fraction, double(p - 1) / double(3 * m + p - 1), 1e-12)
+          << "p=" << p << " m=" << m;
+    }
+  }
+}
+
 TEST(PipelineReplay, SlowestStageSetsThePace) {
   // Stage 1 of 2 takes three times as long: m × its time, plus the first stage's first forward and last backward.
-  PipelineCosts costs = even_pipeline(Schedule::gpipe, 2, 10);
+  PipelineCosts costs = even_pipeline(PipelineSchedule::gpipe, 2, 10);
   costs.forward[1] = 3;
   costs.backward[1] = 6;
   EXPECT_NEAR(replay_pipeline(costs).span(), 10 * 9 + 1 + 2, 1e-12);
@@ -41,7 +62,7 @@ TEST(PipelineReplay, SlowestStageSetsThePace) {
 
 TEST(PipelineReplay, TransfersLengthenTheRampOfGpipe) {
   // Forwards and backwards stream, so each boundary's transfer shows once per direction.
-  PipelineCosts costs = even_pipeline(Schedule::gpipe, 4, 8);
+  PipelineCosts costs = even_pipeline(PipelineSchedule::gpipe, 4, 8);
   costs.transfer_forward = 0.5;
   costs.transfer_backward = 0.25;
   EXPECT_NEAR(replay_pipeline(costs).span(), 3.0 * (8 + 3) + 3 * 0.5 + 3 * 0.25, 1e-12);
@@ -49,11 +70,17 @@ TEST(PipelineReplay, TransfersLengthenTheRampOfGpipe) {
 
 TEST(PipelineReplay, RejectsNonsense) {
   EXPECT_THROW(replay_pipeline({}), Error);
-  PipelineCosts costs = even_pipeline(Schedule::gpipe, 2, 4);
+  PipelineCosts costs = even_pipeline(PipelineSchedule::gpipe, 2, 4);
   costs.backward.pop_back();
   EXPECT_THROW(replay_pipeline(costs), Error);
-  costs = even_pipeline(Schedule::gpipe, 2, 4);
+  costs = even_pipeline(PipelineSchedule::gpipe, 2, 4);
   costs.forward[0] = std::nan("");
+  EXPECT_THROW(replay_pipeline(costs), Error);
+  costs = even_pipeline(PipelineSchedule::one_f_one_b, 2, 4);
+  costs.chunks = 2;
+  EXPECT_THROW(replay_pipeline(costs), Error);
+  costs = even_pipeline(PipelineSchedule::interleaved_1f1b, 2, 5);
+  costs.chunks = 2;
   EXPECT_THROW(replay_pipeline(costs), Error);
 }
 

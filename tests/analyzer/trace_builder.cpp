@@ -91,11 +91,11 @@ int64_t TraceBuilder::op(int rank, const char* name, double start, double end) {
   return event(store::kNvtxPushPop, kPyTorchDomain, trainer_tid(rank), name, start, end);
 }
 
-int64_t TraceBuilder::microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start,
-                                 double end) {
+int64_t TraceBuilder::microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end,
+                                 int chunk) {
   const std::string text(1, pass);
   const int64_t id = range(rank, ("microbatch " + text).c_str(), start, end);
-  return writer_->insert(TableId::TAUT_MICROBATCH, {id, rank, step, microbatch, stage, 0, text});
+  return writer_->insert(TableId::TAUT_MICROBATCH, {id, rank, step, microbatch, stage, chunk, text});
 }
 
 int64_t TraceBuilder::collective(int rank, const CollectiveSpec& spec) {

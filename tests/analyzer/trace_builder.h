@@ -35,7 +35,8 @@ class TraceBuilder {
   int64_t range(int rank, const char* name, double start, double end);
   /// A push/pop range in domain "PyTorch".
   int64_t op(int rank, const char* name, double start, double end);
-  int64_t microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end);
+  int64_t microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end,
+                     int chunk = 0);
   int64_t collective(int rank, const CollectiveSpec& spec);
   int64_t batch(int rank, int64_t step, double start, double end, int workers, int queue_depth);
   /// A phase of worker `worker` (-1 = the trainer itself).

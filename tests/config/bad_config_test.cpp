@@ -100,8 +100,6 @@ const BadConfig kBadConfigs[] = {
     {"ContextParallel", R"({"parallel": {"context_parallel_size": 2}})", "parallel.context_parallel_size 2", "to 1"},
     {"Experts", R"({"model": {"num_experts": 4}})", "model.num_experts 4", "to 0"},
     {"SequenceParallel", R"({"parallel": {"sequence_parallel": true}})", "parallel.sequence_parallel", "to false"},
-    {"Interleaved", R"({"parallel": {"pipeline_schedule": "interleaved_1f1b"}})", "interleaved_1f1b",
-     "\"1f1b\" or \"gpipe\""},
     {"Fp16", R"({"fp16": {"enabled": true}})", "fp16.enabled", "bf16.enabled"},
     {"Compression", R"({"communication": {"gradient_compression": "int8"}})", "int8", "\"none\""},
     {"Recompute", R"({"activation_checkpointing": {"mode": "full"}})", "activation_checkpointing.mode", "\"none\""},

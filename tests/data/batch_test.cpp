@@ -57,13 +57,15 @@ TEST(Batch, SeparatesDocumentsAndGoesRoundAtTheEnd) {
   for (size_t column = 0; column < 17; ++column) EXPECT_EQ(batch.tokens[column], expected[column]);
 }
 
-TEST(Batch, RepeatsACorpusThatIsShorterThanASample) {
+TEST(Batch, RefusesDataThatAreShorterThanASequence) {
   const Folder folder;
-  config::Config config = small_config(folder.write("a", "xyz"));
+  config::Config config = small_config(folder.write("a", "xyz and so on. "));  // 15 bytes and the end of the document
   config.data.num_workers = 0;
-  const Kept batch = all_batches(config).front();
-  const std::vector<int64_t> expected = token_string({"xyz"}, 17);
-  for (size_t column = 0; column < 17; ++column) EXPECT_EQ(batch.tokens[column], expected[column]);
+  const std::string error = error_of([&] { all_batches(config); });
+  expect_contains(error, "shorter than one sequence: data.path '" + config.data.path + "' holds 16 tokens");
+  expect_contains(error, "needs 17 | set model.seq_length to 15 or less");
+  folder.write("a", "xyz and so on .. ");
+  EXPECT_EQ(all_batches(config).front().tokens.size(), 2u * 17);
 }
 
 TEST(Batch, ShowsEverySampleOnceAnEpoch) {
@@ -87,7 +89,7 @@ TEST(Batch, TokenizesTheTextAtTheSamplesOffset) {
   config.data.shuffle = false;
   ensure_tokenizer(config);
   const Tokenizer tokenizer(config.data.tokenizer);
-  const uint64_t stride = make_recipe(config, Corpus::open(config.data.path), tokenizer).stride_bytes;
+  const uint64_t stride = make_recipe(config, open_source(config)).stride_bytes;
   // The stride is meant to be the text that seq_length tokens take on average.
   std::vector<int64_t> all;
   tokenizer.encode(text, all);

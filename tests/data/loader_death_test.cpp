@@ -8,9 +8,12 @@
 #include <chrono>
 #include <filesystem>
 #include <fstream>
+#include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
+#include "runtime/data/prepare.h"
 #include "tests/data/fixture.h"
 
 namespace taut::data {
@@ -34,35 +37,129 @@ config::Config slow_config(const Folder& folder, bool shared_memory) {
   return config;
 }
 
-TEST(LoaderDeath, NamesTheWorkerAndTheSignalWhileTheTrainerWaits) {
+size_t count(const std::string& text, const std::string& part) {
+  size_t found = 0;
+  for (size_t at = text.find(part); at != std::string::npos; at = text.find(part, at + 1)) ++found;
+  return found;
+}
+
+/// What this process writes to stderr while the object lives.
+class Heard {
+ public:
+  Heard() { testing::internal::CaptureStderr(); }
+  ~Heard() {
+    if (!taken_) testing::internal::GetCapturedStderr();
+  }
+  std::string take() {
+    taken_ = true;
+    return testing::internal::GetCapturedStderr();
+  }
+
+ private:
+  bool taken_ = false;
+};
+
+/// The child whose command line ends with "--worker N", once there is one.
+pid_t worker_process(int64_t number) {
+  const std::string wanted = std::string("--worker") + '\0' + std::to_string(number) + '\0';
+  const auto deadline = Clock::now() + std::chrono::seconds(20);
+  while (Clock::now() < deadline) {
+    for (const pid_t pid : children_of(getpid())) {
+      if (read_file("/proc/" + std::to_string(pid) + "/cmdline").ends_with(wanted)) return pid;
+    }
+    std::this_thread::yield();
+  }
+  throw std::runtime_error("there is no worker " + std::to_string(number));
+}
+
+void kill_and_wait(pid_t pid, int signal) {
+  kill(pid, signal);
+  siginfo_t info;
+  waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
+}
+
+TEST(LoaderDeath, ChangesNoBatch) {
+  const Folder folder;
+  config::Config text = small_config(folder.write("a", prose(9'000, 1)));
+  text.train_steps = 6;
+  config::Config tokens = text;
+  tokens.data.path = prepare(text, folder.path()).prefix.string();
+  for (config::Config config : {text, tokens}) {
+    config.data.num_workers = 0;
+    const std::vector<Kept> expected = all_batches(config);
+    config.data.num_workers = 3;
+    for (const bool shared_memory : {true, false}) {
+      config.data.shared_memory = shared_memory;
+      Heard heard;
+      std::vector<Kept> batches;
+      {
+        Loader loader(config, {});
+        for (size_t i = 0; i < expected.size(); ++i) {
+          // Five deaths, all of one worker, on different batches: it is as far ahead as it may be each time.
+          if (i % 3 == 1 && i < 15) {
+            while (loader.queue_depth() < 6) std::this_thread::yield();
+            kill_and_wait(worker_process(1), SIGKILL);
+          }
+          batches.push_back(keep(loader.next()));
+        }
+      }
+      const std::string said = heard.take();
+      EXPECT_EQ(batches, expected) << config.data.path << ", shared memory " << shared_memory;
+      EXPECT_EQ(count(said, "note: loader worker 1 of rank 0 was killed by signal 9 (Killed) while it made batch "), 5u)
+          << said;
+    }
+  }
+}
+
+TEST(LoaderDeath, IsNoticedWhileTheTrainerWaitsAndEndsTheRunAtTheThirdTime) {
   const Folder folder;
   for (const bool shared_memory : {true, false}) {
     Loader loader(slow_config(folder, shared_memory), {.dp_rank = 0, .rank = 5});
-    // Worker 2 dies while the trainer waits for worker 0.
-    kill(children_of(getpid()).back(), SIGKILL);
+    // Worker 2 dies again and again while the trainer waits for worker 0.
+    std::thread killer([] {
+      for (int i = 0; i < 3; ++i) kill_and_wait(worker_process(2), SIGKILL);
+    });
+    Heard heard;
     const auto start = Clock::now();
     const std::string error = error_of([&] { loader.next(); });
-    EXPECT_LT(Clock::now() - start, std::chrono::seconds(1));
-    expect_contains(error, "loader worker 2 of rank 5 was killed by signal 9 (Killed)");
+    EXPECT_LT(Clock::now() - start, std::chrono::seconds(5));  // and not the 60 s that a batch takes
+    killer.join();
+    EXPECT_EQ(count(heard.take(), "note: "), 2u);
+    expect_contains(error,
+                    "loader worker 2 of rank 5 was killed by signal 9 (Killed) while it made batch 2, for the 3rd");
     expect_contains(error, "memory");
   }
 }
 
-TEST(LoaderDeath, HandsOutWhatWasReadyBeforeADeath) {
+TEST(LoaderDeath, HandsOutWhatWasReadyAndGoesOn) {
+  config::Config config = small_config("");
+  config.data.mock = true;
+  config.data.num_workers = 0;
+  const std::vector<Kept> expected = all_batches(config);
+  config.data.num_workers = 1;
+  config.data.prefetch_factor = 2;
+  Heard heard;
+  Loader loader(config, {});
+  while (loader.queue_depth() < 2) usleep(100);
+  kill_and_wait(worker_process(0), SIGSEGV);
+  for (const Kept& batch : expected) EXPECT_EQ(keep(loader.next()), batch);
+  expect_contains(
+      heard.take(),
+      "loader worker 0 of rank 0 was killed by signal 11 (Segmentation fault) while it made batch 2; started "
+      "it again there (death 1 of at most 2");
+}
+
+TEST(LoaderDeath, DoesNotMatterAfterTheLastBatch) {
   config::Config config = small_config("");
   config.data.mock = true;
   config.data.num_workers = 1;
-  config.data.prefetch_factor = 2;
+  config.data.prefetch_factor = 20;
+  Heard heard;
   Loader loader(config, {});
-  while (loader.queue_depth() < 2) usleep(100);
-  for (const pid_t pid : children_of(getpid())) kill(pid, SIGSEGV);
-  for (const pid_t pid : children_of(getpid())) {
-    siginfo_t info;
-    waitid(P_PID, static_cast<id_t>(pid), &info, WEXITED | WNOWAIT);
-  }
-  loader.next();
-  loader.next();
-  expect_contains(error_of([&] { loader.next(); }), "loader worker 0 of rank 0 was killed by signal 11");
+  while (loader.queue_depth() < 12) usleep(100);
+  kill_and_wait(worker_process(0), SIGKILL);
+  for (int i = 0; i < 12; ++i) loader.next();
+  EXPECT_EQ(heard.take(), "");
 }
 
 TEST(LoaderDeath, PassesOnAWorkersOwnWords) {
@@ -143,7 +240,7 @@ TEST(LoaderDeath, SaysThatTheProgramIsMissing) {
                     Loader(config, {}, 0, "/bin/false");
                     Loader(config, {}, 0, "/bin/false").next();
                   }),
-                  "exited with code 1");
+                  "exited with code 1 while it made batch");
 }
 
 TEST(LoaderProgram, RefusesToRunAlone) {

@@ -97,6 +97,26 @@ TEST(Parity, LearnedPositionsLayernormGeluUntiedWithDropout) {
       {{"dp 2", 2, json::object()}, {"tp 2 × pp 2, uneven stages", 4, parallel(2, 2, {{"pipeline_layers", {2, 1}}})}});
 }
 
+// Tied embeddings on the first and the last stage everywhere. Small buckets: several are reduced while W passes of
+// earlier microbatches are still to come.
+TEST(Parity, PipelineSchedulesWithChunksSplitBackwardsAndUnevenStages) {
+  const json interleaved = {{"pipeline_schedule", "interleaved_1f1b"}, {"virtual_pipeline_stages", 2}};
+  const json zero_bubble = {{"pipeline_schedule", "zero_bubble"}};
+  const json small_buckets = {{"communication", {{"bucket_size_mb", 0.01}}}};
+  expect_same_runs({{"model", {{"num_layers", 4}}}},
+                   {{"pp 2 × 2 chunks, interleaved", 2, parallel(1, 2, interleaved)},
+                    {"pp 2, zero_bubble", 2, parallel(1, 2, zero_bubble)},
+                    {"pp 3, uneven stages, zero_bubble, 1 microbatch", 3,
+                     merged(parallel(1, 3, merged(zero_bubble, {{"pipeline_layers", {1, 2, 1}}})),
+                            {{"train_micro_batch_size_per_gpu", 8}})},
+                    {"pp 2 × 2 chunks × dp 2, interleaved", 4, merged(parallel(1, 2, interleaved), small_buckets)},
+                    {"pp 2 × dp 2, zero_bubble", 4, merged(parallel(1, 2, zero_bubble), small_buckets)}});
+  expect_same_runs({{"model", {{"num_layers", 5}}}},
+                   {{"pp 4, uneven stages, 1f1b", 4, parallel(1, 4, {{"pipeline_layers", {2, 1, 1, 1}}})},
+                    {"tp 2 × pp 2, uneven stages, zero_bubble", 4,
+                     merged(parallel(2, 2, merged(zero_bubble, {{"pipeline_layers", {3, 2}}})), kTwoMicrobatches)}});
+}
+
 /// The largest difference between tensors of the same name in two checkpoints' weights.
 double weight_difference(const fs::path& a, const fs::path& b, size_t& compared) {
   const checkpoint::SafetensorsFile first(a), second(b);

@@ -96,8 +96,8 @@ void payloads() {
 void train(int rank, int steps) {
   static const Name rank_name("rank"), group_name("tp0"), step_name("step"), micro_name("microbatch F"),
       reduce_name("all_reduce"), gather_name("all_gather"), wait_name("wait"), batch_name("batch_wait"),
-      result_name("result"), read_name("read"), use_name("use"), checkpoint_name("checkpoint"), memory_name("memory"),
-      expert_name("expert_load");
+      result_name("result"), read_name("read"), use_name("use"), checkpoint_name("checkpoint"),
+      expert_name("expert_load"), memory_name("memory");
   mark(rank_name, Rank{rank, 4, 0, 1, 2, 3, 4, 5, -1, 0});
   mark(group_name, Group{77, 2, rank % 2});
   for (int s = 0; s < steps; ++s) {

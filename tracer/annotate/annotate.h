@@ -35,8 +35,8 @@ enum class SchemaId : uint64_t {
   batch_result,
   loader_work,
   checkpoint,
-  memory,
   expert_load,
+  memory,
 };
 
 /// Marked once per process: who this rank is in the mesh. `device` is the CUDA ordinal, -1 on CPU.
@@ -169,16 +169,6 @@ struct Checkpoint {
 };
 static_assert(sizeof(Checkpoint) == 24);
 
-/// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
-/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
-struct Memory {
-  static constexpr SchemaId kSchema = SchemaId::memory;
-  static constexpr const char* kName = "memory";
-  int64_t peak, allocated, reserved, resident;
-  int32_t rank, device;
-};
-static_assert(sizeof(Memory) == 40);
-
 /// Marked inside a step's range, once per expert and mixture-of-experts layer: how many of this rank's own tokens the
 /// router sent to the expert in the step, and how many of those found no room there. Tensor-parallel ranks see the same
 /// tokens: only the first of them marks.
@@ -189,6 +179,15 @@ struct ExpertLoad {
   int32_t rank, layer, expert, reserved;
 };
 static_assert(sizeof(ExpertLoad) == 40);
+/// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
+/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
+struct Memory {
+  static constexpr SchemaId kSchema = SchemaId::memory;
+  static constexpr const char* kName = "memory";
+  int64_t peak, allocated, reserved, resident;
+  int32_t rank, device;
+};
+static_assert(sizeof(Memory) == 40);
 
 /// The domain handle; created on first use.
 inline nvtxDomainHandle_t domain() {

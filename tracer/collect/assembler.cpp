@@ -330,13 +330,12 @@ void ProcessTrace::mark(Lane& lane, const Record& record, const unsigned char* p
       if (const auto use = decode<annotate::TensorUse>(record.value, bytes))
         store_tensor_use(trace_.writer, event, *use);
       break;
-    case SchemaId::memory:
-      if (const auto memory = decode<annotate::Memory>(record.value, bytes))
-        store_memory(trace_.writer, global_pid_, since_start(record.time_ns), *memory);
-      break;
     case SchemaId::expert_load:
       if (const auto load = decode<annotate::ExpertLoad>(record.value, bytes))
         store_expert(trace_.writer, event, *load);
+    case SchemaId::memory:
+      if (const auto memory = decode<annotate::Memory>(record.value, bytes))
+        store_memory(trace_.writer, global_pid_, since_start(record.time_ns), *memory);
       break;
     default:
       break;

@@ -1,0 +1,135 @@
+#include "runtime/data/prepare.h"
+
+#include <unistd.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "runtime/config/load.h"
+#include "runtime/data/corpus.h"
+#include "runtime/data/text.h"
+#include "runtime/data/tokenizer.h"
+#include "runtime/data/whole_file.h"
+#include "taut.h"
+
+namespace taut::data {
+namespace fs = std::filesystem;
+namespace {
+
+constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr int64_t kLeastIdsForInt32 = 65'500;  // Megatron's choice of type
+constexpr uint64_t kMostTokensOfSequence = std::numeric_limits<int32_t>::max();
+constexpr const char* kWriteHint = "free space on this disk, or make the folder of the data or of the config writable";
+
+/// "text" of "/data/text.txt.gz", "texts" of "/data/texts/".
+std::string name_of(fs::path data) {
+  data = data.lexically_normal();
+  if (!data.has_filename()) data = data.parent_path();
+  if (fs::is_directory(data)) return data.filename().string();
+  if (data.extension() == ".gz") data.replace_extension();
+  return data.stem().string();
+}
+
+/// How much of `text`, which more follows, to tokenize at once: up to the end of its last line.
+size_t piece_length(std::string_view text) {
+  const size_t newline = text.rfind('\n');
+  return newline != std::string_view::npos ? newline + 1 : without_torn_end(text).size();
+}
+
+template <class Id>
+void write_ids(WholeFile& file, const std::vector<int64_t>& ids) {
+  const std::vector<Id> narrow(ids.begin(), ids.end());
+  file.write(std::span<const Id>(narrow));
+}
+
+void write_index(WholeFile& file, TokenType type, const std::vector<int32_t>& lengths,
+                 const std::vector<int64_t>& documents) {
+  std::vector<int64_t> pointers;
+  int64_t pointer = 0;
+  for (const int32_t length : lengths) {
+    pointers.push_back(pointer);
+    pointer += length * static_cast<int64_t>(token_bytes(type));
+  }
+  file.write(std::string_view("MMIDIDX\0", 9));
+  const uint64_t version = 1, counts[] = {lengths.size(), documents.size()};
+  file.write(std::span<const uint64_t>(&version, 1));
+  file.write(std::span<const TokenType>(&type, 1));
+  file.write(std::span<const uint64_t>(counts));
+  file.write(std::span<const int32_t>(lengths));
+  file.write(std::span<const int64_t>(pointers));
+  file.write(std::span<const int64_t>(documents));
+}
+
+}  // namespace
+
+fs::path prepared_prefix(const config::Config& config, const fs::path& config_folder) {
+  fs::path data = fs::path(config.data.path).lexically_normal();
+  if (!data.has_filename()) data = data.parent_path();
+  const std::string model = config::tokenizer_file(config);
+  const std::string tokenizer = model.empty() ? "byte" : fs::path(model).stem().string();
+  const fs::path beside = data.has_parent_path() ? data.parent_path() : fs::path(".");
+  const fs::path folder = access(beside.c_str(), W_OK | X_OK) == 0 ? beside : config_folder;
+  return folder / (name_of(data) + "_" + tokenizer + "_text_document");
+}
+
+Prepared prepare(const config::Config& config, const fs::path& config_folder,
+                 const std::function<void(uint64_t, uint64_t)>& progress) {
+  if (config.data.mock) throw Error("data.mock is true: there is nothing to prepare", "set data.mock to false");
+  if (token_file_prefix(config.data.path)) {
+    throw Error("data.path '" + config.data.path + "' names token files already", "train with it as it is");
+  }
+  const Corpus corpus = Corpus::open(config.data.path);
+  const Tokenizer tokenizer(config.data.tokenizer);
+  check_vocabulary(tokenizer, config.model.vocab_size);
+
+  Prepared prepared;
+  prepared.prefix = prepared_prefix(config, config_folder);
+  prepared.type = tokenizer.vocabulary() < kLeastIdsForInt32 ? TokenType::uint16 : TokenType::int32;
+  prepared.documents = corpus.documents().size();
+  WholeFile bin(prepared.prefix.string() + ".bin", "the token file", kWriteHint);
+  WholeFile idx(prepared.prefix.string() + ".idx", "the token index", kWriteHint);
+  std::vector<int32_t> lengths;
+  std::vector<int64_t> boundaries{0}, ids;
+  std::string text;
+  uint64_t length = 0;  // of the present sequence
+  const auto write = [&] {
+    // A sequence's length is an int32; a larger document goes on in another sequence.
+    if (length + ids.size() > kMostTokensOfSequence) {
+      lengths.push_back(static_cast<int32_t>(length));
+      length = 0;
+    }
+    prepared.type == TokenType::uint16 ? write_ids<uint16_t>(bin, ids) : write_ids<int32_t>(bin, ids);
+    length += ids.size();
+    prepared.tokens += ids.size();
+    ids.clear();
+  };
+  for (size_t index = 0; index < corpus.documents().size(); ++index) {
+    const uint64_t bytes = corpus.documents()[index].bytes;
+    for (uint64_t offset = 0; offset < bytes;) {
+      text.clear();
+      corpus.read(index, offset, kPieceBytes, text);
+      if (offset + text.size() < bytes && !tokenizer.is_byte()) text.resize(piece_length(text));
+      tokenizer.encode(text, ids);
+      write();
+      offset += text.size();
+      prepared.text_bytes += text.size();
+      if (progress) progress(prepared.text_bytes, corpus.bytes());
+    }
+    ids.push_back(tokenizer.end_of_document());
+    write();
+    lengths.push_back(static_cast<int32_t>(length));
+    length = 0;
+    boundaries.push_back(static_cast<int64_t>(lengths.size()));
+  }
+  write_index(idx, prepared.type, lengths, boundaries);
+  prepared.file_bytes = bin.bytes() + idx.bytes();
+  // A .bin without an .idx is refused; a new .bin with an old .idx could pass for a pair.
+  std::error_code ec;
+  fs::remove(prepared.prefix.string() + ".idx", ec);
+  bin.commit();
+  idx.commit();
+  return prepared;
+}
+
+}  // namespace taut::data
