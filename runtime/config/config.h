@@ -55,7 +55,6 @@ struct Data {
   bool mock = false;
   bool eod_mask_loss = false;  // labels that are the end-of-document token do not count
   double read_latency_ms = 0.0;
-  bool eod_mask_loss = false;
 };
 
 struct OptimizerParams {
