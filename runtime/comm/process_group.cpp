@@ -126,6 +126,14 @@ Rendezvous Rendezvous::in_process() {
   return Rendezvous(std::make_shared<Impl>(Impl{c10::make_intrusive<c10d::HashStore>()}));
 }
 
+Group::Group(const GroupSpec& spec, int global_rank) : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
+  const auto self = std::find(spec_.ranks.begin(), spec_.ranks.end(), global_rank);
+  if (self == spec_.ranks.end()) {
+    throw Error("rank " + std::to_string(global_rank) + " is no member of group " + spec_.name);
+  }
+  rank_ = static_cast<int>(self - spec_.ranks.begin());
+}
+
 Group::Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
              at::Device device, EmulatedLink& link)
     : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
@@ -175,6 +183,14 @@ Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, con
     }
     groups_[spec.axis] = std::move(group);
   }
+}
+
+Communicator::Communicator(const MeshSize& size, int rank) : size_(size), at_(coordinates_of(size, rank)), rank_(rank) {
+  for (const GroupSpec& spec : groups_of(size, rank)) groups_[spec.axis] = std::make_unique<Group>(spec, rank);
+}
+
+Communicator Communicator::dry(const MeshSize& size, int rank) {
+  return Communicator(size, rank);
 }
 
 Communicator::~Communicator() {

@@ -56,6 +56,8 @@ class Group {
   /// connects nothing. `link` must outlive the group.
   Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
         at::Device device, EmulatedLink& link);
+  /// A group whose operations do nothing and that connects nobody: to look at layouts of any size in one process.
+  Group(const GroupSpec& spec, int global_rank);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -80,6 +82,9 @@ class Communicator {
   Communicator(const LaunchEnvironment& environment, const MeshSize& size, const config::Communication& settings,
                at::Device device);
   ~Communicator();
+  /// All groups of `rank` in a mesh of any size, in one process and without sockets: operations do nothing. For dry
+  /// runs. O(world) memory, for the world group's list of ranks.
+  static Communicator dry(const MeshSize& size, int rank);
 
   Group& world() { return group(Axis::world); }
   Group& tp() { return group(Axis::tp); }
@@ -99,6 +104,7 @@ class Communicator {
   int rank() const { return rank_; }
 
  private:
+  Communicator(const MeshSize& size, int rank);
   Group& group(Axis axis) { return *groups_.at(served_by(size_, axis)); }
 
   MeshSize size_;

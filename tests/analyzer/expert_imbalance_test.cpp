@@ -27,7 +27,7 @@ void write(TraceBuilder& trace, const Run& run) {
                                {"num_layers", 1},
                                {"num_attention_heads", 2},
                                {"seq_length", 64},
-                               {"vocab_size", 256},
+                               {"vocab_size", 512},
                                {"num_experts", 4}}},
                              {"data", {{"path", "/data"}}},
                              {"world_size", 2},
@@ -103,7 +103,7 @@ TEST(ExpertImbalance, FollowsThePlacementOfTheConfig) {
   // Experts are a part of the model's work, so that the waiting is not all theirs.
   EXPECT_GT(findings[0].cost_ms_per_step, 0.1);
   EXPECT_LE(findings[0].cost_ms_per_step, 0.3);
-  EXPECT_EQ(findings[0].suggestions.back().patch["model"]["moe_aux_loss_coeff"], 0.02) << "twice what it was";
+  EXPECT_EQ(findings[0].suggestions.back().patch.at("model").at("moe_aux_loss_coeff"), 0.02) << "twice what it was";
 }
 
 TEST(ExpertImbalance, OneHotExpertNoPlacementCanSplit) {

@@ -333,6 +333,7 @@ void ProcessTrace::mark(Lane& lane, const Record& record, const unsigned char* p
     case SchemaId::expert_load:
       if (const auto load = decode<annotate::ExpertLoad>(record.value, bytes))
         store_expert(trace_.writer, event, *load);
+      break;
     case SchemaId::memory:
       if (const auto memory = decode<annotate::Memory>(record.value, bytes))
         store_memory(trace_.writer, global_pid_, since_start(record.time_ns), *memory);
