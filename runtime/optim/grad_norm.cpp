@@ -30,8 +30,8 @@ double global_grad_norm(const parallel::FlatParameters& flat, comm::Communicator
   close_range();
   const at::Tensor sum = squares.empty() ? at::zeros({1}, flat.gradients.options().dtype(at::kDouble))
                                          : at::stack(squares).to(at::kDouble).sum().reshape({1});
-  comm::all_reduce(communicator.tp(), sum);
-  comm::all_reduce(communicator.pp(), sum);
+  comm::all_reduce(communicator.tp(), sum, comm::Reduce::sum, {.reason = comm::Reason::norm});
+  comm::all_reduce(communicator.pp(), sum, comm::Reduce::sum, {.reason = comm::Reason::norm});
   return std::sqrt(sum.item<double>());
 }
 

@@ -75,17 +75,22 @@ void GradBuckets::gradient_ready(size_t bucket) {
   if (overlap_) reduce_ready_buckets();
 }
 
+comm::ContentTag GradBuckets::tag_of(const Bucket& bucket) const {
+  return {bucket.content_id, step_, comm::Reason::gradient,
+          bucket.gradients.storage_offset() - flat_.gradients.storage_offset(), bucket.gradients.numel()};
+}
+
 void GradBuckets::reduce_ready_buckets() {
   while (next_to_reduce_ < buckets_.size() && buckets_[next_to_reduce_].missing <= 0) {
     Bucket& bucket = buckets_[next_to_reduce_++];
-    bucket.handle = comm::all_reduce_async(dp_, bucket.gradients, comm::Reduce::sum, {bucket.content_id, step_});
+    bucket.handle = comm::all_reduce_async(dp_, bucket.gradients, comm::Reduce::sum, tag_of(bucket));
   }
 }
 
 void GradBuckets::finish() {
   if (!overlap_) {
     for (Bucket& bucket : buckets_) {
-      comm::all_reduce(dp_, bucket.gradients, comm::Reduce::sum, {bucket.content_id, step_});
+      comm::all_reduce(dp_, bucket.gradients, comm::Reduce::sum, tag_of(bucket));
     }
     return;
   }

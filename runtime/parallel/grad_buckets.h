@@ -51,6 +51,7 @@ class GradBuckets {
   };
   void gradient_ready(size_t bucket);
   void reduce_ready_buckets();
+  comm::ContentTag tag_of(const Bucket& bucket) const;
 
   FlatParameters& flat_;
   comm::Group& dp_;

@@ -6,6 +6,8 @@ namespace {
 // Posted ahead per direction: one being filled while the other is used.
 constexpr size_t kReceivesAhead = 2;
 
+constexpr comm::Reason kForward = comm::Reason::activation, kBackward = comm::Reason::activation_gradient;
+
 }  // namespace
 
 PipelineRunner::PipelineRunner(comm::Group& pp, std::vector<Action> program, std::vector<int64_t> shape,
@@ -22,7 +24,8 @@ void PipelineRunner::post_receives(bool forward) {
   auto& posted = receives_[direction];
   while (posted.size() < kReceivesAhead && receives_posted_[direction] < receives_in_program_[direction]) {
     at::Tensor buffer = at::empty(shape_, options_);
-    comm::Handle handle = comm::recv_async(pp_, buffer, forward ? pp_.rank() - 1 : pp_.rank() + 1);
+    comm::Handle handle = comm::recv_async(pp_, buffer, forward ? pp_.rank() - 1 : pp_.rank() + 1,
+                                           {.reason = forward ? kForward : kBackward});
     posted.push_back({std::move(buffer), std::move(handle)});
     ++receives_posted_[direction];
   }
@@ -62,7 +65,8 @@ void PipelineRunner::run(const StageWork& work) {
         break;
       }
       case ActionKind::send_forward:
-        sends.push_back(comm::send_async(pp_, in_flight[m].output.detach().contiguous(), pp_.rank() + 1));
+        sends.push_back(
+            comm::send_async(pp_, in_flight[m].output.detach().contiguous(), pp_.rank() + 1, {.reason = kForward}));
         break;
       case ActionKind::recv_backward:
         in_flight[m].output_gradient = take_received(false);
@@ -75,7 +79,7 @@ void PipelineRunner::run(const StageWork& work) {
         break;
       }
       case ActionKind::send_backward:
-        sends.push_back(comm::send_async(pp_, input_gradients[m].contiguous(), pp_.rank() - 1));
+        sends.push_back(comm::send_async(pp_, input_gradients[m].contiguous(), pp_.rank() - 1, {.reason = kBackward}));
         input_gradients.erase(m);
         break;
     }

@@ -17,9 +17,11 @@ TensorParallel& kept(AutogradContext* ctx) {
 void keep(AutogradContext* ctx, comm::ContentTag tag) {
   ctx->saved_data["id"] = tag.id;
   ctx->saved_data["version"] = tag.version;
+  ctx->saved_data["reason"] = static_cast<int64_t>(tag.reason);
 }
 comm::ContentTag kept_tag(AutogradContext* ctx) {
-  return {ctx->saved_data["id"].toInt(), ctx->saved_data["version"].toInt()};
+  return {ctx->saved_data["id"].toInt(), ctx->saved_data["version"].toInt(),
+          static_cast<comm::Reason>(ctx->saved_data["reason"].toInt())};
 }
 
 at::Tensor gather_last_dimension(const at::Tensor& part, TensorParallel& tp, comm::ContentTag tag) {
@@ -47,7 +49,7 @@ struct CopyToTensorParallel : torch::autograd::Function<CopyToTensorParallel> {
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     // autograd may hand the same buffer to others; the reduction works in place.
     const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
-    comm::all_reduce(*kept(ctx).group, sum);
+    comm::all_reduce(*kept(ctx).group, sum, comm::Reduce::sum, {.reason = comm::Reason::activation_gradient});
     return {sum, Variable()};
   }
 };
@@ -55,7 +57,7 @@ struct CopyToTensorParallel : torch::autograd::Function<CopyToTensorParallel> {
 struct ReduceFromTensorParallel : torch::autograd::Function<ReduceFromTensorParallel> {
   static Variable forward(AutogradContext*, const Variable& input, TensorParallel* tp) {
     const at::Tensor sum = input.clone(at::MemoryFormat::Contiguous);
-    comm::all_reduce(*tp->group, sum);
+    comm::all_reduce(*tp->group, sum, comm::Reduce::sum, {.reason = comm::Reason::activation});
     return sum;
   }
   static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0], Variable()}; }
@@ -93,7 +95,7 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     at::Tensor shifted = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     if (held < rows) shifted.narrow(-1, held, rows - held).fill_(-std::numeric_limits<float>::infinity());
     at::Tensor largest = std::get<0>(shifted.max(-1));
-    comm::all_reduce(*tp->group, largest, comm::Reduce::max);
+    comm::all_reduce(*tp->group, largest, comm::Reduce::max, {.reason = comm::Reason::loss});
     shifted.sub_(largest.unsqueeze(-1));
 
     const at::Tensor is_here = (labels >= first).logical_and(labels < first + held);
@@ -103,7 +105,7 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     shifted.exp_();
     // A rank that holds padding alone has −inf as label logit; it is not the label's owner.
     const at::Tensor sums = at::stack({shifted.sum(-1), at::where(is_here, label_logit, at::zeros_like(label_logit))});
-    comm::all_reduce(*tp->group, sums);
+    comm::all_reduce(*tp->group, sums, comm::Reduce::sum, {.reason = comm::Reason::loss});
     shifted.div_(sums[0].unsqueeze(-1));
     ctx->save_for_backward({shifted, index, here});
     ctx->saved_data["dtype"] = static_cast<int64_t>(logits.scalar_type());
@@ -149,7 +151,8 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
   const at::Tensor output = at::linear(copy_to_tensor_parallel(input, *tp_), weight_);
   if (!tp_->gather_output) return output;
   const int64_t version = ++calls_;
-  const comm::ContentTag tag{output_id_, version}, gradient_tag{gradient_id_, version};
+  const comm::ContentTag tag{output_id_, version, comm::Reason::activation},
+      gradient_tag{gradient_id_, version, comm::Reason::activation_gradient};
   return slice_to_tensor_parallel(gather_from_tensor_parallel(output, *tp_, tag, gradient_tag), *tp_, tag,
                                   gradient_tag);
 }

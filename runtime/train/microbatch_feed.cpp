@@ -31,7 +31,7 @@ at::Tensor MicrobatchFeed::next(int64_t step, int microbatch) {
     std::memcpy(tokens.data_ptr<int64_t>(), batch.tokens, tokens.nbytes());
   }
   tokens = tokens.to(device_);
-  comm::broadcast(communicator_.tp(), tokens, 0);
+  comm::broadcast(communicator_.tp(), tokens, 0, {.reason = comm::Reason::token});
   return tokens;
 }
 

@@ -37,13 +37,8 @@ comm::MeshSize mesh_of(const config::Config& config) {
 
 at::Device choose_device(const comm::LaunchEnvironment& environment) {
   if (!torch::cuda::is_available()) return at::kCPU;
-  const int count = static_cast<int>(torch::cuda::device_count());
-  if (environment.local_rank >= count) {
-    throw Error("local rank " + std::to_string(environment.local_rank) + " has no GPU: this machine has " +
-                    std::to_string(count),
-                "start at most one rank per GPU, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU");
-  }
-  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(environment.local_rank));
+  // More ranks than GPUs share them; the communicator then goes through the host.
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(environment.local_rank % torch::cuda::device_count()));
 }
 
 /// bf16 matrix products while it lives. The casts of the weights are cached until `clear_cache`: once a step, not once
@@ -179,7 +174,8 @@ void Trainer::reduce_tied_embedding(int64_t step) {
   for (const parallel::Span& span : flat_.spans) {
     if (flat_.parameters[span.parameter].name != "embedding.weight") continue;
     comm::all_reduce(*communicator_.embedding(), flat_.gradients.narrow(0, span.offset, span.count), comm::Reduce::sum,
-                     {comm::content_id("gradients.embedding." + communicator_.embedding()->name()), step});
+                     {comm::content_id("gradients.embedding." + communicator_.embedding()->name()), step,
+                      comm::Reason::gradient, span.offset, span.count});
   }
 }
 
@@ -205,7 +201,9 @@ StepReport Trainer::train_step(int64_t step) {
 
   buckets_->finish();
   comm::Handle loss_reduced;
-  if (last_stage_) loss_reduced = comm::all_reduce_async(communicator_.dp(), loss_sum_);
+  if (last_stage_)
+    loss_reduced =
+        comm::all_reduce_async(communicator_.dp(), loss_sum_, comm::Reduce::sum, {.reason = comm::Reason::loss});
   reduce_tied_embedding(step);
 
   report.lr = optim::learning_rate(config_.scheduler, config_.optimizer.params.lr, step, config_.train_steps);
@@ -246,7 +244,7 @@ void Trainer::save_if_due(int64_t steps_done) {
     // Clocks differ: the decision must be everybody's.
     const at::Tensor flag = at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
     if (now_seconds() - last_save_time_ >= when.interval_minutes * 60) flag.fill_(1);
-    comm::all_reduce(communicator_.world(), flag, comm::Reduce::max);
+    comm::all_reduce(communicator_.world(), flag, comm::Reduce::max, {.reason = comm::Reason::control});
     due = due || flag.item<float>() > 0;
   }
   if (due) save(steps_done);
