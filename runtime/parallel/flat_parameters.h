@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/process_group.h"
 #include "runtime/parallel/parameter.h"
 
@@ -42,6 +43,10 @@ struct Bucket {
   at::Tensor own_values, own_gradients;
 
   int64_t own_count() const { return count / slices; }
+  /// Names a transfer of the bucket.
+  comm::ContentTag tag(int64_t version, comm::Reason reason) const {
+    return {content_id, version, reason, first_element, count};
+  }
   /// The own slice's first element within the bucket.
   int64_t own_offset() const { return slices == 1 ? 0 : group->rank() * own_count(); }
 };

@@ -103,7 +103,7 @@ void ParameterGathering::gather(size_t index) {
   state.source = bucket.own_values.to(bucket.values.scalar_type(), /*non_blocking=*/false,
                                       /*copy=*/!bucket.values_sharded);
   state.handle =
-      comm::all_gather_into_tensor_async(*bucket.group, bucket.values, state.source, {bucket.content_id, step_});
+      comm::all_gather_into_tensor_async(*bucket.group, bucket.values, state.source, bucket.tag(step_, comm::Reason::parameter));
   state.whole = true;
 }
 

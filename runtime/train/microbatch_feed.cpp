@@ -6,6 +6,11 @@
 #include "taut.h"
 
 namespace taut::train {
+namespace {
+
+constexpr comm::ContentTag kTokens{.reason = comm::Reason::token};
+
+}  // namespace
 
 MicrobatchFeed::MicrobatchFeed(const config::Config& config, comm::Communicator& communicator, at::Device device,
                                int64_t first_step)
@@ -36,8 +41,8 @@ at::Tensor MicrobatchFeed::load(int64_t step, int microbatch) {
 
 Tokens MicrobatchFeed::next(int64_t step, int microbatch) {
   at::Tensor tokens = (loader_ ? load(step, microbatch) : at::empty(shape_, at::kLong)).to(device_);
-  if (communicator_.at().cp == 0) comm::broadcast(communicator_.tp(), tokens, 0);
-  comm::broadcast(communicator_.cp(), tokens, 0);
+  if (communicator_.at().cp == 0) comm::broadcast(communicator_.tp(), tokens, 0, kTokens);
+  comm::broadcast(communicator_.cp(), tokens, 0, kTokens);
   const auto part = [&](int64_t first) {
     return parallel::take_sequence(tokens.narrow(1, first, shape_[1] - 1), 1, communicator_.cp().rank(),
                                    communicator_.cp().size(), attention_);
