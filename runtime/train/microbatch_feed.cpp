@@ -1,7 +1,5 @@
 #include "runtime/train/microbatch_feed.h"
 
-#include <cstring>
-
 #include "runtime/comm/collectives.h"
 #include "taut.h"
 
@@ -19,7 +17,7 @@ MicrobatchFeed::MicrobatchFeed(const config::Config& config, comm::Communicator&
 }
 
 at::Tensor MicrobatchFeed::next(int64_t step, int microbatch) {
-  at::Tensor tokens = at::empty(shape_, at::kLong);
+  at::Tensor tokens;
   if (loader_) {
     const data::Batch batch = loader_->next();
     if (batch.step != step || batch.microbatch != microbatch || batch.rows != shape_[0] || batch.columns != shape_[1]) {
@@ -27,8 +25,12 @@ at::Tensor MicrobatchFeed::next(int64_t step, int microbatch) {
                   std::to_string(batch.step) + ", expected " + std::to_string(microbatch) + " of " +
                   std::to_string(step));
     }
-    // The loader takes its slot back at the next call; labels live until the backward pass.
-    std::memcpy(tokens.data_ptr<int64_t>(), batch.tokens, tokens.nbytes());
+    // No copy: the slot is the tensor's, and goes back to the workers with the tensor's last reference, after the
+    // backward pass. Nobody writes to tokens.
+    tokens = at::from_blob(
+        const_cast<int64_t*>(batch.tokens), shape_, [slot = batch.slot](void*) mutable { slot.reset(); }, at::kLong);
+  } else {
+    tokens = at::empty(shape_, at::kLong);
   }
   tokens = tokens.to(device_);
   comm::broadcast(communicator_.tp(), tokens, 0);
