@@ -136,14 +136,14 @@ class KeyGradients {
   void exchange(int step, const at::Tensor& found) {
     if (step == 0) return;
     if (!ring_.plan(step).rows.empty()) {
-      sends_.push_back(comm::send_async(*cp_, found.to(type_), ring_.source(step),
-                                        {.reason = comm::Reason::activation_gradient}));
+      sends_.push_back(
+          comm::send_async(*cp_, found.to(type_), ring_.source(step), {.reason = comm::Reason::activation_gradient}));
     }
     const AttentionStep theirs = ring_.readers_plan(step);
     if (theirs.rows.empty()) return;
     Homecoming coming{theirs.rows, ring_.empty_message(theirs.row_count(), type_), {}};
-    coming.arrival = comm::recv_async(*cp_, coming.message, ring_.reader(step),
-                                       {.reason = comm::Reason::activation_gradient});
+    coming.arrival =
+        comm::recv_async(*cp_, coming.message, ring_.reader(step), {.reason = comm::Reason::activation_gradient});
     coming_.push_back(std::move(coming));
   }
 

@@ -53,7 +53,8 @@ PipelineRunner::Source& PipelineRunner::source_of(const Action& receive) {
 void PipelineRunner::post_receives(Source& source) {
   while (source.under_way.size() < kReceivesAhead && source.posted < source.messages.size()) {
     at::Tensor buffer = at::empty(shape_, options_);
-    comm::Handle handle = comm::recv_async(pp_, buffer, source.peer, {.reason = reason_of(source.messages[source.posted])});
+    comm::Handle handle =
+        comm::recv_async(pp_, buffer, source.peer, {.reason = reason_of(source.messages[source.posted])});
     source.under_way.push_back({std::move(buffer), std::move(handle)});
     ++source.posted;
   }

@@ -81,7 +81,8 @@ struct GatherSequence : torch::autograd::Function<GatherSequence> {
     TensorParallel& tp = kept(ctx);
     const at::Tensor whole = gradients[0].contiguous();
     const bool complete = ctx->saved_data["complete"].toBool();
-    return {complete ? own_sequence(whole, tp) : reduce_scattered_sequence(whole, tp, kActivationGradient), Variable(), Variable()};
+    return {complete ? own_sequence(whole, tp) : reduce_scattered_sequence(whole, tp, kActivationGradient), Variable(),
+            Variable()};
   }
 };
 

@@ -209,7 +209,8 @@ struct ExpertLoad {
 };
 static_assert(sizeof(ExpertLoad) == 40);
 /// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
-/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
+/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on
+/// CPU.
 struct Memory {
   static constexpr SchemaId kSchema = SchemaId::memory;
   static constexpr const char* kName = "memory";
