@@ -33,6 +33,7 @@ struct Bucket {
   int slices = 1;                // N under ZeRO, else 1
   bool values_sharded = false, gradients_sharded = false;
   int64_t content_id = 0;  // names the bucket in the trace
+  int64_t first_element = 0;  // where it lies in the rank's parameters, buckets one after another
 
   // [count]: the weights that the model computes with. Sharded: empty storage while they are not gathered.
   at::Tensor values;
