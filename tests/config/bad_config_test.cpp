@@ -94,11 +94,12 @@ const BadConfig kBadConfigs[] = {
     {"TooFewRanks", R"({"elastic": {"min_ranks": 2}})", "elastic.min_ranks is 2", "1 or less"},
     {"WarmupTooLong", R"({"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 500}}})",
      "scheduler.params.warmup_num_steps is 500", "train_steps"},
+    {"RouterTopk", R"({"model": {"num_experts": 4, "moe_router_topk": 5}})", "model.moe_router_topk is 5", "4"},
+    {"ExpertsOfNone", R"({"parallel": {"expert_parallel_size": 2}})", "model.num_experts is 0", "to 1"},
     // Not yet in the runtime.
     {"Zero1", R"({"zero_optimization": {"stage": 1}})", "zero_optimization.stage 1", "zero_optimization.stage to 0"},
     {"Offload", R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})", "not supported yet", "\"none\""},
     {"ContextParallel", R"({"parallel": {"context_parallel_size": 2}})", "parallel.context_parallel_size 2", "to 1"},
-    {"Experts", R"({"model": {"num_experts": 4}})", "model.num_experts 4", "to 0"},
     {"SequenceParallel", R"({"parallel": {"sequence_parallel": true}})", "parallel.sequence_parallel", "to false"},
     {"Fp16", R"({"fp16": {"enabled": true}})", "fp16.enabled", "bf16.enabled"},
     {"Compression", R"({"communication": {"gradient_compression": "int8"}})", "int8", "\"none\""},
