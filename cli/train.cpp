@@ -8,6 +8,7 @@
 #include <optional>
 
 #include "cli/command.h"
+#include "cli/dry_run.h"
 #include "runtime/config/layout.h"
 #include "runtime/config/load.h"
 #include "runtime/data/available_memory.h"
@@ -53,9 +54,17 @@ class RunFolder {
   fs::path path_;
 };
 
+fs::path worker_path() {
+  return fs::path(launch::program_folder()) / "taut-worker";
+}
+
+bool has_worker() {
+  return access(worker_path().c_str(), X_OK) == 0;
+}
+
 std::string worker_program() {
-  const fs::path worker = fs::path(launch::program_folder()) / "taut-worker";
-  if (access(worker.c_str(), X_OK) != 0) {
+  const fs::path worker = worker_path();
+  if (!has_worker()) {
     throw Error("taut-worker is missing beside taut (" + worker.string() + ")",
                 "build with the training runtime: ./quickstart, or cmake without -DTAUT_RUNTIME=OFF");
   }
@@ -210,10 +219,7 @@ int run_train(const TrainOptions& options, const Shell& shell) {
     return kOk;
   }
   if (options.dry_run) {
-    std::cout << (options.format == Format::json ? config::layout_json(config).dump(2) + "\n"
-                                                 : config::layout_text(config))
-              << std::flush;
-    return kOk;
+    return dry_run(config, has_worker() ? worker_command(options) : std::vector<std::string>{}, options.format);
   }
   if (options.prepare) return run_prepare(options, config, shell);
   check_memory(config);

@@ -31,7 +31,7 @@ struct Rule {
 /// All rules, most specific first: a millisecond belongs to the first rule that claims it.
 const std::vector<Rule>& rules();
 
-/// Runs every rule; ids, severities and order (most costly first) are filled in.
+/// Runs every rule; ids, severities (no lower than what the rule says) and order (most costly first) are filled in.
 std::vector<Finding> run_rules(const Facts& facts);
 
 // The rules.
@@ -39,6 +39,7 @@ std::vector<Finding> detect_redundant_allgather(const Facts& facts);
 std::vector<Finding> detect_expert_imbalance(const Facts& facts);
 std::vector<Finding> detect_loader_stall(const Facts& facts);
 std::vector<Finding> detect_pipeline_bubble(const Facts& facts);
+std::vector<Finding> detect_duplicate_data(const Facts& facts);
 
 /// A prediction of `step_ms` with its range, for a step that now takes `now_ms`.
 Prediction predict(double now_ms, double step_ms, double low_ms, double high_ms);

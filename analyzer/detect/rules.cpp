@@ -12,6 +12,7 @@ const std::vector<Rule>& rules() {
       {"expert-imbalance", detect_expert_imbalance},
       {"loader-stall", detect_loader_stall},
       {"pipeline-bubble", detect_pipeline_bubble},
+      {"duplicate-data", detect_duplicate_data},
   };
   return kRules;
 }
@@ -21,7 +22,7 @@ std::vector<Finding> run_rules(const Facts& facts) {
   for (const Rule& rule : rules()) {
     for (Finding& finding : rule.detect(facts)) {
       finding.rule = rule.id;
-      finding.severity = severity_of(finding.cost_share);
+      finding.severity = std::max(finding.severity, severity_of(finding.cost_share));
       findings.push_back(std::move(finding));
     }
   }

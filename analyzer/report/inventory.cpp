@@ -5,6 +5,7 @@
 #include <set>
 
 #include "analyzer/report/escape.h"
+#include "analyzer/report/mesh_table.h"
 #include "analyzer/report/table.h"
 #include "analyzer/report/units.h"
 #include "tracer/store/ids.h"
@@ -24,7 +25,8 @@ void read_ranks(const store::Reader& reader, Inventory& out) {
     rank.rank = rows.integer(0);
     rank.pid = store::pid_of(rows.integer(1));
     int64_t* const fields[] = {&rank.node, &rank.dp, &rank.tp, &rank.pp, &rank.cp, &rank.ep};
-    for (int i = 0; i < 6; ++i) *fields[i] = rows.integer(i + 2);
+    // A damaged file may hold any number; no mesh is larger.
+    for (int i = 0; i < 6; ++i) *fields[i] = std::clamp<int64_t>(rows.integer(i + 2), 0, 1 << 24);
     rank.device = rows.integer(8, -1);
     out.dp = std::max(out.dp, rank.dp + 1);
     out.tp = std::max(out.tp, rank.tp + 1);
@@ -33,6 +35,9 @@ void read_ranks(const store::Reader& reader, Inventory& out) {
     out.ep = std::max(out.ep, rank.ep + 1);
     out.ranks.push_back(rank);
   }
+  // The table does not hold it: expert-data parallel ranks count the dp × cp ranks ep by ep.
+  for (RankInventory& rank : out.ranks) rank.edp = (rank.dp * out.cp + rank.cp) / out.ep;
+  for (const RankInventory& rank : out.ranks) out.edp = std::max(out.edp, rank.edp + 1);
   std::sort(out.ranks.begin(), out.ranks.end(), [](const auto& a, const auto& b) { return a.rank < b.rank; });
 }
 
@@ -182,7 +187,7 @@ std::string inventory_text(const Inventory& c) {
   if (c.is_taut) {
     line("mesh", "dp " + std::to_string(c.dp) + " × tp " + std::to_string(c.tp) + " × pp " + std::to_string(c.pp) +
                      (c.cp > 1 ? " × cp " + std::to_string(c.cp) : "") +
-                     (c.ep > 1 ? " × ep " + std::to_string(c.ep) : ""));
+                     (c.ep > 1 ? " × ep " + std::to_string(c.ep) + " (edp " + std::to_string(c.edp) + ")" : ""));
   }
   for (const auto& clock : c.clocks) {
     line("clock", "node " + std::to_string(clock.node) + ": offset " + format_ns(double(clock.offset_ns)) + ", error " +
@@ -190,10 +195,7 @@ std::string inventory_text(const Inventory& c) {
   }
   for (const auto& device : c.devices) line("device", device);
   if (!c.groups.empty()) {
-    std::string names;
-    for (const auto& [name, size] : c.groups)
-      names += (names.empty() ? "" : ", ") + name + " (" + std::to_string(size) + ")";
-    line("groups", names);
+    line("groups", group_list(c.groups));
   }
   std::string traced;
   for (const auto& [what, value] : c.traced) traced += (traced.empty() ? "" : ", ") + what + "=" + value;
@@ -202,20 +204,7 @@ std::string inventory_text(const Inventory& c) {
   for (const auto& [key, value] : c.versions) line(key, value);
 
   if (!c.ranks.empty()) {
-    Table table;
-    for (const char* const title : {"rank", "pid", "node", "device", "dp", "tp", "pp", "steps"}) {
-      table.columns.push_back({title, Align::right});
-    }
-    for (const auto& rank : c.ranks) {
-      auto& row = table.rows.emplace_back();
-      for (const int64_t value : {rank.rank, rank.pid, rank.node}) row.push_back(std::to_string(value));
-      row.push_back(rank.device < 0 ? "cpu" : std::to_string(rank.device));
-      for (const int64_t value : {rank.dp, rank.tp, rank.pp}) row.push_back(c.is_taut ? std::to_string(value) : "-");
-      row.push_back(rank.steps == 0 ? "0"
-                                    : std::to_string(rank.steps) + " (" + std::to_string(rank.first_step) + " to " +
-                                          std::to_string(rank.last_step) + ")");
-    }
-    out += "\n" + table_text(table, {.indent = "  "});
+    out += "\n" + table_text(mesh_table(c), {.indent = "  "});
   }
   Table tables{{{"table", Align::left}, {"rows", Align::right}}, {}};
   for (const auto& [name, count] : c.tables) tables.rows.push_back({name, format_count(count)});
@@ -228,7 +217,7 @@ Json inventory_json(const Inventory& c) {
   int64_t clock_error = 0;
   for (const auto& r : c.ranks) {
     Json mesh = nullptr;
-    if (c.is_taut) mesh = {{"dp", r.dp}, {"tp", r.tp}, {"pp", r.pp}, {"cp", r.cp}, {"ep", r.ep}};
+    if (c.is_taut) mesh = {{"dp", r.dp}, {"tp", r.tp}, {"pp", r.pp}, {"cp", r.cp}, {"ep", r.ep}, {"edp", r.edp}};
     ranks.push_back(
         {{"rank", r.rank}, {"pid", r.pid}, {"node", r.node}, {"mesh", mesh}, {"device", r.device}, {"steps", r.steps}});
   }
@@ -241,7 +230,7 @@ Json inventory_json(const Inventory& c) {
   }
   for (const auto& device : c.devices) devices.push_back(printable(device));
   Json mesh = nullptr;
-  if (c.is_taut) mesh = {{"dp", c.dp}, {"tp", c.tp}, {"pp", c.pp}, {"cp", c.cp}, {"ep", c.ep}};
+  if (c.is_taut) mesh = {{"dp", c.dp}, {"tp", c.tp}, {"pp", c.pp}, {"cp", c.cp}, {"ep", c.ep}, {"edp", c.edp}};
   Json steps = {{"count", c.steps}, {"first", nullptr}, {"last", nullptr}};
   if (c.step_range) steps["first"] = c.step_range->first, steps["last"] = c.step_range->second;
   return {{"path", printable(c.path)},

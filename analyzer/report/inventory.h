@@ -16,7 +16,7 @@ namespace taut::report {
 
 /// A rank, or in a foreign file a process with GPU work; there the mesh is unknown and `rank` counts processes.
 struct RankInventory {
-  int64_t rank = 0, pid = 0, node = 0, dp = 0, tp = 0, pp = 0, cp = 0, ep = 0, device = -1;
+  int64_t rank = 0, pid = 0, node = 0, dp = 0, tp = 0, pp = 0, cp = 0, ep = 0, edp = 0, device = -1;
   int64_t steps = 0, first_step = 0, last_step = 0;  // steps traced; first and last are meaningless without steps
 };
 
@@ -31,12 +31,12 @@ struct Inventory {
   int64_t bytes = 0;      // size of the file, its WAL included
   double duration_s = 0;  // first start to last end
   std::vector<RankInventory> ranks;
-  int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1;         // sizes of the mesh
-  std::vector<std::pair<std::string, int64_t>> groups;    // name and size
-  int64_t steps = 0;                                      // distinct steps
-  std::optional<std::pair<int64_t, int64_t>> step_range;  // first and last
-  std::vector<std::pair<std::string, int64_t>> tables;    // name and rows; no empty ones, no ENUM_*
-  int64_t events = 0;                                     // rows of event tables
+  int64_t dp = 1, tp = 1, pp = 1, cp = 1, ep = 1, edp = 1;  // sizes of the mesh
+  std::vector<std::pair<std::string, int64_t>> groups;      // name and size
+  int64_t steps = 0;                                        // distinct steps
+  std::optional<std::pair<int64_t, int64_t>> step_range;    // first and last
+  std::vector<std::pair<std::string, int64_t>> tables;      // name and rows; no empty ones, no ENUM_*
+  int64_t events = 0;                                       // rows of event tables
   int64_t dropped_events = 0;
   std::vector<ClockInventory> clocks;
   std::map<std::string, std::string> versions;  // who wrote the file: product and schema versions, host, start

@@ -173,8 +173,7 @@ void read_tensor_uses(Draft& draft) {
 }
 
 void read_expert_loads(Draft& draft) {
-  auto rows =
-      draft.reader.rows("TAUT_EXPERT", {"eventId", "rank", "step", "layer", "expert", "tokens", "dropped"});
+  auto rows = draft.reader.rows("TAUT_EXPERT", {"eventId", "rank", "step", "layer", "expert", "tokens", "dropped"});
   while (rows.next()) {
     const NvtxRow* event = draft.find_nvtx(rows.integer(0, -1));
     Rank* rank = draft.rank(rows.integer(1, -1));

@@ -114,7 +114,7 @@ void collect(const State& state, size_t index, Parts& parts) {
     if (bucket.slices == 1) return own.cpu();
     const at::Tensor source = own.to(bucket.own_values.device());
     const at::Tensor all = at::empty({bucket.count}, source.options());
-    comm::all_gather_into_tensor(*bucket.group, all, source);
+    comm::all_gather_into_tensor(*bucket.group, all, source, {.reason = comm::Reason::checkpoint});
     return all.cpu();
   };
   const at::Tensor values = whole(bucket.own_values), first = whole(moments.first), second = whole(moments.second);

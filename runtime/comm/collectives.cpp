@@ -1,35 +1,13 @@
 #include "runtime/comm/collectives.h"
 
-#include <array>
-#include <chrono>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-
-#include "runtime/comm/group_impl.h"
+#include "runtime/comm/operation.h"
 #include "taut.h"
-#include "tracer/annotate/annotate.h"
 
 namespace taut::comm {
 
 using annotate::CollectiveOp;
 
 namespace {
-
-constexpr std::array<const char*, 8> kOpNames = {"all_reduce", "all_gather", "reduce_scatter", "broadcast",
-                                                 "all_to_all", "send",       "recv",           "barrier"};
-
-const char* op_name(CollectiveOp op) {
-  return kOpNames[static_cast<size_t>(op)];
-}
-
-const annotate::Name& range_name(CollectiveOp op) {
-  static const std::array<annotate::Name, 8> names = {annotate::Name(kOpNames[0]), annotate::Name(kOpNames[1]),
-                                                      annotate::Name(kOpNames[2]), annotate::Name(kOpNames[3]),
-                                                      annotate::Name(kOpNames[4]), annotate::Name(kOpNames[5]),
-                                                      annotate::Name(kOpNames[6]), annotate::Name(kOpNames[7])};
-  return names[static_cast<size_t>(op)];
-}
 
 annotate::DType dtype_of(const at::Tensor& tensor) {
   switch (tensor.scalar_type()) {
@@ -54,168 +32,41 @@ annotate::DType dtype_of(const at::Tensor& tensor) {
   }
 }
 
-bool point_to_point(CollectiveOp op) {
-  return op == CollectiveOp::send || op == CollectiveOp::recv;
+/// The tensor, or where the group works on the host for a device, a host copy with the same contents.
+at::Tensor on_host(Group& group, const at::Tensor& tensor) {
+  return group.impl().staged && tensor.is_cuda() ? tensor.to(at::kCPU) : tensor;
 }
 
-}  // namespace
-
-/// State shared by the issuer, the thread that completes the operation, and those who wait.
-struct Operation {
-  annotate::Collective info{};
-  std::string group_name;
-  bool cuda = false;
-  nvtxRangeId_t range = 0;
-  std::vector<at::Tensor> tensors;  // kept alive until completion
-  c10::intrusive_ptr<c10d::Work> work;
-
-  std::mutex mutex;
-  std::condition_variable changed;
-  bool issued = false, done = false;
-  std::string failure;
-
-  void set_issued() {
-    std::lock_guard lock(mutex);
-    issued = true;
-    changed.notify_all();
-  }
-
-  void complete(std::string why_failed = {}) {
-    annotate::end_range(range);
-    tensors.clear();
-    if (!cuda) work.reset();  // Gloo's work keeps its tensor for as long as the handle lives
-    std::lock_guard lock(mutex);
-    failure = std::move(why_failed);
-    issued = done = true;
-    changed.notify_all();
-  }
-
-  void wait() {
-    static const annotate::Name wait_name("wait");
-    const annotate::Range waiting(wait_name,
-                                  annotate::CollectiveWait{info.group_id, info.seq, info.rank, info.peer, info.op, 0});
-    std::unique_lock lock(mutex);
-    // On CUDA the host only has to know that the operation is in the stream; the device waits by itself.
-    changed.wait(lock, [&] { return cuda ? issued : done; });
-    if (cuda && failure.empty() && work) {
-      lock.unlock();
-      work->wait();
-      lock.lock();
-    }
-    if (failure.empty()) return;
-    std::string what = std::string(op_name(info.op)) + " failed on group " + group_name + " (operation " +
-                       std::to_string(info.seq) + ", rank " + std::to_string(info.rank);
-    if (info.peer >= 0) what += ", peer rank " + std::to_string(info.peer);
-    throw Error(what + "): " + failure.substr(0, failure.find('\n')),
-                "another rank ended or no longer answers: look at the first rank that failed; "
-                "communication.timeout_s sets how long to wait");
-  }
-};
-
-CompletionQueue::CompletionQueue() : thread_([this] { run(); }) {}
-
-CompletionQueue::~CompletionQueue() {
-  {
-    std::lock_guard lock(mutex_);
-    closing_ = true;
-  }
-  arrived_.notify_one();
-  thread_.join();
+/// What the waiting side copies back: nothing when the operation worked on the tensor itself.
+std::vector<std::pair<at::Tensor, at::Tensor>> copy_back(const at::Tensor& tensor, const at::Tensor& host) {
+  if (tensor.is_same(host)) return {};
+  return {{tensor, host}};
 }
 
-void CompletionQueue::add(std::shared_ptr<Operation> operation) {
-  {
-    std::lock_guard lock(mutex_);
-    queue_.push_back(std::move(operation));
-  }
-  arrived_.notify_one();
-}
-
-void CompletionQueue::run() {
-  std::unique_lock lock(mutex_);
-  while (true) {
-    arrived_.wait(lock, [this] { return closing_ || !queue_.empty(); });
-    if (queue_.empty()) return;
-    const auto operation = std::move(queue_.front());
-    queue_.pop_front();
-    lock.unlock();
-    try {
-      if (operation->cuda) {
-        while (!operation->work->isCompleted()) std::this_thread::sleep_for(std::chrono::microseconds(20));
-      } else {
-        operation->work->wait();
-      }
-      operation->complete();
-    } catch (const std::exception& failure) {
-      operation->complete(failure.what());
-    }
-    lock.lock();
-  }
-}
-
-namespace {
-
-using Issue = std::function<c10::intrusive_ptr<c10d::Work>(c10d::Backend&)>;
-
-/// Opens the operation's range, sends it through the emulated link and arranges for its completion.
-Handle start(Group& group, CollectiveOp op, int64_t bytes, annotate::DType dtype, ContentTag tag, int peer_member,
-             bool is_async, std::vector<at::Tensor> tensors, Issue issue) {
-  GroupImpl& impl = group.impl();
-  auto operation = std::make_shared<Operation>();
-  annotate::Collective& info = operation->info;
-  info.group_id = group.id();
-  info.seq = point_to_point(op) ? impl.next_message[{op == CollectiveOp::send, peer_member}]++ : impl.next_seq++;
-  info.bytes = bytes;
-  info.tensor_id = tag.id;
-  info.tensor_version = tag.version;
-  info.rank = group.global_rank();
-  info.group_size = group.size();
-  info.peer = peer_member >= 0 ? group.global_rank_of(peer_member) : -1;
-  info.op = op;
-  info.dtype = dtype;
-  info.is_async = is_async;
-  operation->group_name = group.name();
-  operation->cuda = impl.cuda;
-  operation->tensors = std::move(tensors);
-  operation->range = annotate::start_range(range_name(op), info);
-
-  auto really_issue = [operation, &impl, op, peer_member, issue = std::move(issue)] {
-    try {
-      operation->work = issue(*impl.backend);
-      // Gloo's send, recv and reduce_scatter have no future to hang a callback on.
-      if (impl.cuda || point_to_point(op) || op == CollectiveOp::reduce_scatter) {
-        operation->set_issued();
-        const int kind = !point_to_point(op) ? 0 : op == CollectiveOp::send ? 1 : 2;
-        impl.queue(kind, peer_member).add(operation);
-      } else {
-        operation->work->getFuture()->addCallback(
-            [operation](c10::ivalue::Future& future) {
-              operation->complete(future.hasError() ? future.tryRetrieveErrorMessage() : std::string());
-            },
-            /*uses_future=*/false);
-      }
-    } catch (const std::exception& failure) {
-      operation->complete(failure.what());
-    }
-  };
-  // A receive is not delayed here: its sender's delay makes it late.
-  if (op == CollectiveOp::recv) {
-    really_issue();
-  } else {
-    impl.link->submit(wire_bytes(op, group.size(), bytes), std::move(really_issue));
-  }
-  return Handle(std::move(operation));
+Call call_of(CollectiveOp op, const at::Tensor& whole, ContentTag tag, bool is_async, std::vector<at::Tensor> tensors) {
+  Call call;
+  call.op = op;
+  call.bytes = static_cast<int64_t>(whole.nbytes());
+  call.dtype = dtype_of(whole);
+  call.tag = tag;
+  call.is_async = is_async;
+  call.tensors = std::move(tensors);
+  return call;
 }
 
 Handle start_all_reduce(Group& group, const at::Tensor& tensor, Reduce reduce, ContentTag tag, bool is_async) {
   if (group.size() == 1) return Handle();
-  return start(group, CollectiveOp::all_reduce, tensor.nbytes(), dtype_of(tensor), tag, -1, is_async, {tensor},
-               [tensor, reduce](c10d::Backend& backend) {
-                 std::vector<at::Tensor> list{tensor};
-                 c10d::AllreduceOptions options;
-                 options.reduceOp = reduce == Reduce::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
-                 return backend.allreduce(list, options);
-               });
+  const at::Tensor own = on_host(group, tensor);
+  Call call = call_of(CollectiveOp::all_reduce, tensor, tag, is_async, {own});
+  call.results = copy_back(tensor, own);
+  call.fingerprint.reduce = reduce == Reduce::max ? 1 : 0;
+  call.issue = [own, reduce](c10d::Backend& backend) {
+    std::vector<at::Tensor> list{own};
+    c10d::AllreduceOptions options;
+    options.reduceOp = reduce == Reduce::max ? c10d::ReduceOp::MAX : c10d::ReduceOp::SUM;
+    return backend.allreduce(list, options);
+  };
+  return start(group, std::move(call));
 }
 
 Handle start_all_gather(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag,
@@ -224,11 +75,14 @@ Handle start_all_gather(Group& group, const at::Tensor& output, const at::Tensor
     output.copy_(input);
     return Handle();
   }
-  return start(group, CollectiveOp::all_gather, output.nbytes(), dtype_of(output), tag, -1, is_async, {output, input},
-               [output, input](c10d::Backend& backend) {
-                 at::Tensor out = output, in = input;
-                 return backend._allgather_base(out, in);
-               });
+  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  Call call = call_of(CollectiveOp::all_gather, output, tag, is_async, {out, in});
+  call.results = copy_back(output, out);
+  call.issue = [out, in](c10d::Backend& backend) {
+    at::Tensor whole = out, part = in;
+    return backend._allgather_base(whole, part);
+  };
+  return start(group, std::move(call));
 }
 
 Handle start_reduce_scatter(Group& group, const at::Tensor& output, const at::Tensor& input, ContentTag tag,
@@ -237,11 +91,14 @@ Handle start_reduce_scatter(Group& group, const at::Tensor& output, const at::Te
     output.copy_(input);
     return Handle();
   }
-  return start(group, CollectiveOp::reduce_scatter, input.nbytes(), dtype_of(input), tag, -1, is_async, {output, input},
-               [output, input](c10d::Backend& backend) {
-                 at::Tensor out = output, in = input;
-                 return backend._reduce_scatter_base(out, in);
-               });
+  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  Call call = call_of(CollectiveOp::reduce_scatter, input, tag, is_async, {out, in});
+  call.results = copy_back(output, out);
+  call.issue = [out, in](c10d::Backend& backend) {
+    at::Tensor part = out, whole = in;
+    return backend._reduce_scatter_base(part, whole);
+  };
+  return start(group, std::move(call));
 }
 
 void check_rows(const Group& group, const char* which, const at::Tensor& tensor, const std::vector<int64_t>& rows) {
@@ -261,6 +118,15 @@ void check_rows(const Group& group, const char* which, const at::Tensor& tensor,
                   " members, none negative, that sum to the rows; none at all for equal blocks");
 }
 
+/// Bytes per member of a tensor whose rows are blocks for (or from) the members.
+std::vector<int64_t> block_bytes(const Group& group, const at::Tensor& tensor, const std::vector<int64_t>& rows) {
+  std::vector<int64_t> bytes(group.size(), static_cast<int64_t>(tensor.nbytes()) / group.size());
+  if (rows.empty() || tensor.size(0) == 0) return bytes;
+  const int64_t row = static_cast<int64_t>(tensor.nbytes()) / tensor.size(0);
+  for (size_t member = 0; member < rows.size(); ++member) bytes[member] = rows[member] * row;
+  return bytes;
+}
+
 Handle start_all_to_all(Group& group, const at::Tensor& output, const at::Tensor& input,
                         const std::vector<int64_t>& output_rows, const std::vector<int64_t>& input_rows, ContentTag tag,
                         bool is_async) {
@@ -270,12 +136,19 @@ Handle start_all_to_all(Group& group, const at::Tensor& output, const at::Tensor
     output.copy_(input);
     return Handle();
   }
-  return start(group, CollectiveOp::all_to_all, input.nbytes(), dtype_of(input), tag, -1, is_async, {output, input},
-               [output, input, output_rows, input_rows](c10d::Backend& backend) {
-                 at::Tensor out = output, in = input;
-                 std::vector<int64_t> out_rows = output_rows, in_rows = input_rows;
-                 return backend.alltoall_base(out, in, out_rows, in_rows);
-               });
+  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  Call call = call_of(CollectiveOp::all_to_all, input, tag, is_async, {out, in});
+  call.results = copy_back(output, out);
+  call.fingerprint.bytes = static_cast<int64_t>(input.element_size());
+  for (int64_t dim = 1; dim < input.dim(); ++dim) call.fingerprint.bytes *= input.size(dim);
+  call.fingerprint.sends = block_bytes(group, input, input_rows);
+  call.fingerprint.expects = block_bytes(group, output, output_rows);
+  call.issue = [out, in, output_rows, input_rows](c10d::Backend& backend) {
+    at::Tensor to = out, from = in;
+    std::vector<int64_t> to_rows = output_rows, from_rows = input_rows;
+    return backend.alltoall_base(to, from, to_rows, from_rows);
+  };
+  return start(group, std::move(call));
 }
 
 // Messages of one direction are numbered; the number doubles as Gloo's tag, so that none can be taken for another.
@@ -284,21 +157,26 @@ int message_tag(Group& group, bool sending, int peer) {
 }
 
 Handle start_send(Group& group, const at::Tensor& tensor, int peer, ContentTag tag, bool is_async) {
-  const int number = message_tag(group, true, peer);
-  return start(group, CollectiveOp::send, tensor.nbytes(), dtype_of(tensor), tag, peer, is_async, {tensor},
-               [tensor, peer, number, &group](c10d::Backend&) {
-                 std::vector<at::Tensor> list{tensor};
-                 return group.impl().backend_for_message(group.rank(), peer).send(list, peer, number);
-               });
+  const at::Tensor own = on_host(group, tensor);
+  Call call = call_of(CollectiveOp::send, tensor, tag, is_async, {own});
+  call.peer = peer;
+  call.issue = [own, peer, number = message_tag(group, true, peer), &group](c10d::Backend&) {
+    std::vector<at::Tensor> list{own};
+    return group.impl().backend_for_message(group.rank(), peer).send(list, peer, number);
+  };
+  return start(group, std::move(call));
 }
 
 Handle start_recv(Group& group, const at::Tensor& tensor, int peer, ContentTag tag, bool is_async) {
-  const int number = message_tag(group, false, peer);
-  return start(group, CollectiveOp::recv, tensor.nbytes(), dtype_of(tensor), tag, peer, is_async, {tensor},
-               [tensor, peer, number, &group](c10d::Backend&) {
-                 std::vector<at::Tensor> list{tensor};
-                 return group.impl().backend_for_message(peer, group.rank()).recv(list, peer, number);
-               });
+  const at::Tensor own = on_host(group, tensor);
+  Call call = call_of(CollectiveOp::recv, tensor, tag, is_async, {own});
+  call.peer = peer;
+  call.results = copy_back(tensor, own);
+  call.issue = [own, peer, number = message_tag(group, false, peer), &group](c10d::Backend&) {
+    std::vector<at::Tensor> list{own};
+    return group.impl().backend_for_message(peer, group.rank()).recv(list, peer, number);
+  };
+  return start(group, std::move(call));
 }
 
 }  // namespace
@@ -356,21 +234,26 @@ void recv(Group& group, const at::Tensor& tensor, int from_member, ContentTag ta
 
 void broadcast(Group& group, const at::Tensor& tensor, int root, ContentTag tag) {
   if (group.size() == 1) return;
-  start(group, CollectiveOp::broadcast, tensor.nbytes(), dtype_of(tensor), tag, -1, false, {tensor},
-        [tensor, root](c10d::Backend& backend) {
-          std::vector<at::Tensor> list{tensor};
-          c10d::BroadcastOptions options;
-          options.rootRank = root;
-          return backend.broadcast(list, options);
-        })
-      .wait();
+  const at::Tensor own = on_host(group, tensor);
+  Call call = call_of(CollectiveOp::broadcast, tensor, tag, false, {own});
+  call.results = copy_back(tensor, own);
+  call.fingerprint.root = root;
+  call.issue = [own, root](c10d::Backend& backend) {
+    std::vector<at::Tensor> list{own};
+    c10d::BroadcastOptions options;
+    options.rootRank = root;
+    return backend.broadcast(list, options);
+  };
+  start(group, std::move(call)).wait();
 }
 
 void barrier(Group& group) {
   if (group.size() == 1) return;
-  start(group, CollectiveOp::barrier, 0, annotate::DType::uint8, {}, -1, false, {}, [](c10d::Backend& backend) {
-    return backend.barrier();
-  }).wait();
+  Call call;
+  call.op = CollectiveOp::barrier;
+  call.tag.reason = Reason::control;
+  call.issue = [](c10d::Backend& backend) { return backend.barrier(); };
+  start(group, std::move(call)).wait();
 }
 
 void mark_tensor_use(Group& group, ContentTag tag, int64_t bytes_used, int64_t bytes_total) {

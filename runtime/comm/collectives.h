@@ -16,12 +16,19 @@
 #include <vector>
 
 #include "runtime/comm/process_group.h"
+#include "tracer/annotate/annotate.h"
 
 namespace taut::comm {
 
-/// Identifies what a transfer carries: the same (id, version) gathered twice was redundant. 0, 0 = unknown.
+using Reason = annotate::Reason;
+
+/// What a transfer carries, and what for. The same (id, version) gathered twice was redundant; 0, 0 = unknown. Where it
+/// carries parameters or their gradients, [first_element, first_element + elements) is their range in the rank's flat
+/// buffer of parameters; 0, 0 = does not apply.
 struct ContentTag {
   int64_t id = 0, version = 0;
+  Reason reason = Reason::unknown;
+  int64_t first_element = 0, elements = 0;
 };
 
 /// The id of a named tensor: a hash, equal on every rank and in every run, never 0.

@@ -6,12 +6,14 @@
 
 #include <condition_variable>
 #include <deque>
+#include <functional>
 #include <map>
+#include <memory>
 #include <mutex>
 #include <thread>
-#include <tuple>
 
 #include "runtime/comm/process_group.h"
+#include "runtime/comm/roll_call.h"
 
 namespace taut::comm {
 
@@ -37,16 +39,45 @@ class CompletionQueue {
   std::thread thread_;
 };
 
+/// Keeps the order of a group's operations while some of them wait for their check: an operation is issued once it has
+/// passed and all before it have been issued or dropped. Thread-safe.
+class IssueLine {
+ public:
+  struct Place {
+    std::function<void()> issue;  // must not block on a peer
+    bool decided = false;
+  };
+  /// Issues at once when nobody waits in front.
+  void pass(std::function<void()> issue);
+  std::shared_ptr<Place> hold(std::function<void()> issue);
+  /// The operation at `place` has passed (or, not `passed`, is dropped).
+  void decide(const std::shared_ptr<Place>& place, bool passed);
+
+ private:
+  std::mutex mutex_;
+  std::deque<std::shared_ptr<Place>> waiting_;
+};
+
 struct GroupImpl {
-  c10::intrusive_ptr<c10d::Backend> backend;  // null in a group of one
+  ~GroupImpl();
+
+  c10::intrusive_ptr<c10d::Backend> backend;  // null in a group of one and in a dry run
   // NCCL runs the messages of a pair of ranks in the order in which they were issued, whatever their direction: a
   // receive posted ahead would hold up the send behind it. Messages to lower members therefore have a backend of their
   // own.
   c10::intrusive_ptr<c10d::Backend> backward_backend;
+  c10::intrusive_ptr<c10d::Backend> check_backend;  // Gloo: carries fingerprints only
   EmulatedLink* link = nullptr;
-  bool cuda = false;
+  bool cuda = false;          // operations run on the device (NCCL)
+  bool staged = false;        // tensors are on a device, operations run on the host
+  bool dry = false;           // operations do nothing
+  bool check_always = false;  // beyond the first operations
+  double timeout_s = 0;
+  std::shared_ptr<RollCall> roll_call;  // shared by the rank's groups
+  Progress* progress = nullptr;
   int64_t next_seq = 0;
   std::map<std::pair<bool, int>, int64_t> next_message;  // (sending, peer) -> ordinal of the next message
+  IssueLine line;
   std::mutex queues_mutex;
   std::map<std::pair<int, int>, std::unique_ptr<CompletionQueue>> queues;  // (kind, peer)
 

@@ -1,5 +1,6 @@
 #include "runtime/comm/process_group.h"
 
+#include <torch/cuda.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
@@ -70,10 +71,8 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 /// in different orders; so the pairs connect here, one after another in the same order everywhere.
 void greet_neighbours(Group& group, at::Device device) {
   std::vector<at::Tensor> message{at::zeros({1}, at::TensorOptions().device(device))};
-  std::vector<std::pair<int, int>> pairs;
-  for (int lower = 0; lower + 1 < group.size(); ++lower) pairs.emplace_back(lower, lower + 1);
-  if (group.size() > 2) pairs.emplace_back(0, group.size() - 1);  // an interleaved pipeline is a ring
-  for (const auto& [lower, upper] : pairs) {
+  for (int lower = 0; lower + 1 < group.size(); ++lower) {
+    const int upper = lower + 1;
     if (group.rank() != lower && group.rank() != upper) continue;
     for (const auto& [from, to] : {std::pair(lower, upper), std::pair(upper, lower)}) {
       c10d::Backend& backend = group.impl().backend_for_message(from, to);
@@ -85,7 +84,20 @@ void greet_neighbours(Group& group, at::Device device) {
 }  // namespace
 
 struct Rendezvous::Impl {
-  c10::intrusive_ptr<c10d::Store> store;
+  explicit Impl(c10::intrusive_ptr<c10d::Store> connected) : store(std::move(connected)) {}
+
+  /// One for all groups of a rank: several ranks share this object only where they are threads of one process.
+  std::shared_ptr<RollCall> roll_call_of(int rank, double timeout_s) {
+    std::lock_guard lock(mutex);
+    std::weak_ptr<RollCall>& slot = roll_calls[rank];
+    auto roll_call = slot.lock();
+    if (!roll_call) slot = roll_call = std::make_shared<RollCall>(store, rank, timeout_s);
+    return roll_call;
+  }
+
+  const c10::intrusive_ptr<c10d::Store> store;
+  std::mutex mutex;
+  std::map<int, std::weak_ptr<RollCall>> roll_calls;
 };
 
 LaunchEnvironment read_launch_environment() {
@@ -112,47 +124,79 @@ Rendezvous Rendezvous::tcp(const LaunchEnvironment& e, double timeout_s) {
   try {
     auto store = c10::make_intrusive<c10d::TCPStore>(e.master_addr, options);
     auto prefixed = c10::make_intrusive<c10d::PrefixStore>("taut/" + std::to_string(e.restart_count), store);
-    return Rendezvous(std::make_shared<Impl>(Impl{prefixed}));
+    return Rendezvous(std::make_shared<Impl>(prefixed));
   } catch (const std::exception& failure) {
     const std::string where = e.master_addr + ":" + std::to_string(e.master_port);
-    throw Error("rank " + std::to_string(e.rank) + " cannot reach the rendezvous at " + where + ": " +
-                    std::string(failure.what()).substr(0, 300),
+    const std::string why = failure.what();
+    throw Error("rank " + std::to_string(e.rank) + " cannot " + (options.isServer ? "serve" : "reach") +
+                    " the rendezvous at " + where + ": " + why.substr(0, std::min<size_t>(why.find('\n'), 300)),
                 options.isServer ? "is MASTER_PORT taken? choose a free one"
                                  : "is rank 0 running, and can this machine reach MASTER_ADDR?");
   }
 }
 
 Rendezvous Rendezvous::in_process() {
-  return Rendezvous(std::make_shared<Impl>(Impl{c10::make_intrusive<c10d::HashStore>()}));
+  return Rendezvous(std::make_shared<Impl>(c10::make_intrusive<c10d::HashStore>()));
 }
 
-Group::Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
-             at::Device device, EmulatedLink& link)
-    : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
+Group::Group(const GroupSpec& spec, int global_rank) : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
   const auto self = std::find(spec_.ranks.begin(), spec_.ranks.end(), global_rank);
   if (self == spec_.ranks.end()) {
     throw Error("rank " + std::to_string(global_rank) + " is no member of group " + spec_.name);
   }
   rank_ = static_cast<int>(self - spec_.ranks.begin());
+  impl_->dry = true;
+}
+
+Group::Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
+             at::Device device, EmulatedLink& link, bool check, BackendKind kind)
+    : Group(spec, global_rank) {
+  impl_->dry = false;
   impl_->link = &link;
-  impl_->cuda = device.is_cuda();
+  impl_->cuda = kind == BackendKind::nccl;
+  impl_->staged = kind == BackendKind::gloo_for_device;
+  impl_->check_always = check;
+  impl_->timeout_s = timeout_s;
   if (size() == 1) return;
+  const auto own = c10::make_intrusive<c10d::PrefixStore>(spec_.name, store.impl()->store);
+  const auto key_of = [](int rank) { return "member" + std::to_string(rank); };
   try {
-    auto own = c10::make_intrusive<c10d::PrefixStore>(spec_.name, store.impl()->store);
-    impl_->backend = impl_->cuda ? connect_nccl(own, rank_, size(), timeout_s)
-                                 : connect_gloo(own, rank_, size(), timeout_s, loopback);
-    if (impl_->cuda && spec_.axis == Axis::pp) {
-      auto backward = c10::make_intrusive<c10d::PrefixStore>(spec_.name + "/backward", store.impl()->store);
-      impl_->backward_backend = connect_nccl(backward, rank_, size(), timeout_s);
-      greet_neighbours(*this, device);
-    }
+    own->set(key_of(global_rank), std::vector<uint8_t>{1});
+    connect(store, timeout_s, loopback, device, kind);
   } catch (const Error&) {
     throw;
   } catch (const std::exception& failure) {
+    std::string absent;
+    try {
+      for (const int rank : spec_.ranks) {
+        if (!own->check({key_of(rank)})) absent += (absent.empty() ? "" : ", ") + std::to_string(rank);
+      }
+    } catch (const std::exception&) {
+      absent = "0 (it serves the rendezvous)";
+    }
+    const std::string why = failure.what();
     throw Error("rank " + std::to_string(global_rank) + " cannot connect group " + spec_.name + ": " +
-                    std::string(failure.what()).substr(0, 300),
+                    (absent.empty() ? "" : "rank " + absent + " has not come; ") +
+                    why.substr(0, std::min<size_t>(why.find('\n'), 300)),
                 "another rank failed to start, or started with another configuration");
   }
+  impl_->roll_call = store.impl()->roll_call_of(global_rank, timeout_s);
+  impl_->progress = &impl_->roll_call->add(spec_.name, spec_.ranks);
+}
+
+void Group::connect(const Rendezvous& store, double timeout_s, bool loopback, at::Device device, BackendKind kind) {
+  const auto part = [&](const char* suffix) {
+    return c10::make_intrusive<c10d::PrefixStore>(spec_.name + suffix, store.impl()->store);
+  };
+  impl_->check_backend = connect_gloo(part("/check"), rank_, size(), timeout_s, loopback);
+  if (kind != BackendKind::nccl) {
+    impl_->backend = connect_gloo(part(""), rank_, size(), timeout_s, loopback);
+    return;
+  }
+  impl_->backend = connect_nccl(part(""), rank_, size(), timeout_s);
+  if (spec_.axis != Axis::pp) return;
+  impl_->backward_backend = connect_nccl(part("/backward"), rank_, size(), timeout_s);
+  greet_neighbours(*this, device);
 }
 
 Group::~Group() = default;
@@ -166,9 +210,14 @@ Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, con
   static const annotate::Name rank_name(annotate::Rank::kName);
   annotate::mark(rank_name, annotate::Rank{e.rank, e.world_size, e.node(), at_.dp, at_.tp, at_.pp, at_.cp, at_.ep,
                                            device.is_cuda() ? static_cast<int32_t>(device.index()) : -1, 0});
+  const bool shared_device = device.is_cuda() && e.local_world_size > static_cast<int>(torch::cuda::device_count());
+  const BackendKind kind = !device.is_cuda() ? BackendKind::gloo
+                           : shared_device   ? BackendKind::gloo_for_device
+                                             : BackendKind::nccl;
   const auto store = size.world() > 1 ? Rendezvous::tcp(e, settings.timeout_s) : Rendezvous::in_process();
   for (const GroupSpec& spec : groups_of(size, e.rank)) {
-    auto group = std::make_unique<Group>(store, spec, e.rank, settings.timeout_s, e.single_node(), device, *link_);
+    auto group = std::make_unique<Group>(store, spec, e.rank, settings.timeout_s, e.single_node(), device, *link_,
+                                         settings.check, kind);
     if (group->size() > 1 || spec.axis == Axis::world) {
       const annotate::Name name(spec.name.c_str());
       annotate::mark(name, annotate::Group{group->id(), group->size(), group->rank()});
@@ -177,8 +226,18 @@ Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, con
   }
 }
 
+Communicator::Communicator(const MeshSize& size, int rank) : size_(size), at_(coordinates_of(size, rank)), rank_(rank) {
+  for (const GroupSpec& spec : groups_of(size, rank)) groups_[spec.axis] = std::make_unique<Group>(spec, rank);
+}
+
+Communicator Communicator::dry(const MeshSize& size, int rank) {
+  return Communicator(size, rank);
+}
+
 Communicator::~Communicator() {
-  link_.reset();  // first: it may still issue operations on the groups
+  // The checks may still submit to the link, and the link may still issue operations on the groups.
+  for (auto& [axis, group] : groups_) group->impl().check_backend.reset();
+  link_.reset();
 }
 
 Group* Communicator::embedding() {

@@ -1,5 +1,13 @@
-// Connecting ranks: rendezvous through a key-value store, then one c10d backend per group (Gloo on CPU, NCCL where
-// LibTorch sees a CUDA device). Above this file nobody knows which backend it is; operations are in collectives.h.
+// Connecting ranks: rendezvous through a key-value store, then one c10d backend per group: Gloo on CPU, NCCL where
+// every rank has a GPU of its own. Where ranks share a GPU, NCCL refuses: then the groups are Gloo's and device tensors
+// go through host copies, which is for trying a layout, not for speed. Above this file nobody knows which backend it
+// is; operations are in collectives.h.
+//
+// Each group is an NCCL communicator of its own, and c10d gives each communicator a stream of its own. Groups of
+// different roles (tp, cp, dp_cp, ep, pp, embedding) are never one, even with the same members, so that a gradient
+// reduction does not hold up a pipeline message behind it. Gloo, likewise: one thread per group.
+//
+// Each group has a second, small Gloo backend, over which members compare what they are about to call (fingerprint.h).
 #pragma once
 
 #include <torch/types.h>
@@ -49,13 +57,19 @@ class Rendezvous {
   std::shared_ptr<Impl> impl_;
 };
 
+/// What runs a group's operations.
+enum class BackendKind { gloo, nccl, gloo_for_device /* device tensors go through the host */ };
+
 /// One process group as seen from one member. Issue operations from one thread at a time; completion is asynchronous.
 class Group {
  public:
   /// Connects the members of `spec`; every member must call it, groups in the same order everywhere. A group of one
-  /// connects nothing. `link` must outlive the group.
+  /// connects nothing. `link` must outlive the group. `check`: compare every operation with the other members before it
+  /// runs, not only the first ones. Throws taut::Error that names the members that have not come within `timeout_s`.
   Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, double timeout_s, bool loopback,
-        at::Device device, EmulatedLink& link);
+        at::Device device, EmulatedLink& link, bool check = false, BackendKind kind = BackendKind::gloo);
+  /// A group whose operations do nothing and that connects nobody: to look at layouts of any size in one process.
+  Group(const GroupSpec& spec, int global_rank);
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -69,6 +83,7 @@ class Group {
   GroupImpl& impl() { return *impl_; }
 
  private:
+  void connect(const Rendezvous& store, double timeout_s, bool loopback, at::Device device, BackendKind kind);
   GroupSpec spec_;
   int rank_ = 0;
   std::unique_ptr<GroupImpl> impl_;
@@ -80,6 +95,9 @@ class Communicator {
   Communicator(const LaunchEnvironment& environment, const MeshSize& size, const config::Communication& settings,
                at::Device device);
   ~Communicator();
+  /// All groups of `rank` in a mesh of any size, in one process and without sockets: operations do nothing. For dry
+  /// runs. O(world) memory, for the world group's list of ranks.
+  static Communicator dry(const MeshSize& size, int rank);
 
   Group& world() { return group(Axis::world); }
   Group& tp() { return group(Axis::tp); }
@@ -99,6 +117,7 @@ class Communicator {
   int rank() const { return rank_; }
 
  private:
+  Communicator(const MeshSize& size, int rank);
   Group& group(Axis axis) { return *groups_.at(served_by(size_, axis)); }
 
   MeshSize size_;

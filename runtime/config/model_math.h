@@ -56,8 +56,8 @@ int64_t fullest_expert_rank(const Config& config);
 
 /// Floating-point operations per trained token, forward and backward, without recomputation. Convention of Megatron and
 /// torchtitan (causal attention counted at half of PaLM's): 6 × (parameters in matrix products, head included,
-/// embedding lookup not; of experts the moe_router_topk that a token visits) + 12 × layers × hidden × (keys that a query
-/// sees on average): seq / 2 for dense attention, the mask's exact count (attention_mask.h) otherwise.
+/// embedding lookup not; of experts the moe_router_topk that a token visits) + 12 × layers × hidden × (keys that a
+/// query sees on average): seq / 2 for dense attention, the mask's exact count (attention_mask.h) otherwise.
 double flops_per_token(const Model& model);
 
 }  // namespace taut::config

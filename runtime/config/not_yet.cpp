@@ -17,8 +17,6 @@ const std::vector<NotYet>& not_yet() {
        [](const Config& c) { return c.communication.gradient_compression != GradientCompression::none; },
        []([[maybe_unused]] const Config& c) { return quoted(name(c.communication.gradient_compression)); },
        "set communication.gradient_compression to \"none\""},
-      {"communication.check", "true", [](const Config& c) { return c.communication.check; },
-       []([[maybe_unused]] const Config& c) { return std::string("true"); }, "set communication.check to false"},
       {"optimizer.type", "all but \"AdamW\"", [](const Config& c) { return c.optimizer.type != OptimizerType::AdamW; },
        []([[maybe_unused]] const Config& c) { return quoted(name(c.optimizer.type)); },
        "set optimizer.type to \"AdamW\""},

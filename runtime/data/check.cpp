@@ -65,10 +65,11 @@ LoaderMemory loader_memory(const config::Config& config, const Source& source) {
   if (const auto* file = std::get_if<TokenFile>(&source)) {
     if (config.data.preload) memory.preload_bytes = file->layout().bin_bytes;
   } else if (const auto* text = std::get_if<TextSource>(&source)) {
+    const uint64_t unpacked = text->corpus.memory() ? text->corpus.memory()->bytes() : 0;
     if (config.data.preload) {
-      memory.preload_bytes = text->corpus.bytes();
-    } else if (text->corpus.memory()) {
-      memory.unpacked_bytes = text->corpus.memory()->bytes();
+      memory.preload_bytes = text->corpus.bytes() + unpacked;  // both while one is copied from the other
+    } else {
+      memory.unpacked_bytes = unpacked;
     }
   }
   return memory;

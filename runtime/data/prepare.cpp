@@ -17,7 +17,7 @@ namespace taut::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr uint64_t kPieceBytes = 1 << 20;
+constexpr uint64_t kPieceBytes = 16 << 10;     // SentencePiece takes more than linear time
 constexpr int64_t kLeastIdsForInt32 = 65'500;  // Megatron's choice of type
 constexpr uint64_t kMostTokensOfSequence = std::numeric_limits<int32_t>::max();
 constexpr const char* kWriteHint = "free space on this disk, or make the folder of the data or of the config writable";

@@ -82,8 +82,8 @@ BatchMaker make_batch_maker(const Job& job, int64_t number) {
   return BatchMaker(job.recipe, identity, source_of(job, kSourceFd), wait_milliseconds);
 }
 
-void make_batches(const Job& job, int64_t number, Ring& ring, BatchMaker& maker) {
-  std::vector<int64_t> own_tokens(job.ring.slots > 0 ? 0 : static_cast<size_t>(job.ring.tokens_per_batch));
+/// `own_tokens` takes batches that go through a pipe.
+void make_batches(const Job& job, int64_t number, Ring& ring, BatchMaker& maker, std::vector<int64_t>& own_tokens) {
   const auto prefetch = static_cast<uint64_t>(job.ring.prefetch_factor);
 
   // Batches of this worker so far: a predecessor that died may have made some.
@@ -119,9 +119,10 @@ void work(int64_t number) {
   if (getppid() != job.trainer_pid) return;  // it died before prctl took effect
   Ring ring(job.ring, kRingFd);
   BatchMaker maker = make_batch_maker(job, number);
+  std::vector<int64_t> own_tokens(job.ring.slots > 0 ? 0 : static_cast<size_t>(job.ring.tokens_per_batch));
   starting.reset();
 
-  make_batches(job, number, ring, maker);
+  make_batches(job, number, ring, maker, own_tokens);
   const annotate::Range done{annotate::Name(kDone)};
   pollfd life = trainer();
   while (poll(&life, 1, -1) < 0) {

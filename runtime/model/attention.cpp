@@ -87,12 +87,12 @@ class KeyRing {
     const std::vector<Interval> wanted = readers_plan(step).rows;
     if (!wanted.empty()) {
       const at::Tensor message = at::stack({take_rows(key_, 1, wanted), take_rows(value_, 1, wanted)});
-      sends_.push_back(comm::send_async(*cp_, message, reader(step)));
+      sends_.push_back(comm::send_async(*cp_, message, reader(step), {.reason = comm::Reason::activation}));
     }
     Step& coming = steps_[step];
     if (coming.plan.rows.empty()) return;
     coming.message = empty_message(coming.plan.row_count(), key_.scalar_type());
-    coming.arrival = comm::recv_async(*cp_, coming.message, source(step));
+    coming.arrival = comm::recv_async(*cp_, coming.message, source(step), {.reason = comm::Reason::activation});
   }
 
   /// Keys and values [batch, rows, groups, head_dim] of a step whose plan has rows, once they are here.
@@ -136,12 +136,14 @@ class KeyGradients {
   void exchange(int step, const at::Tensor& found) {
     if (step == 0) return;
     if (!ring_.plan(step).rows.empty()) {
-      sends_.push_back(comm::send_async(*cp_, found.to(type_), ring_.source(step)));
+      sends_.push_back(
+          comm::send_async(*cp_, found.to(type_), ring_.source(step), {.reason = comm::Reason::activation_gradient}));
     }
     const AttentionStep theirs = ring_.readers_plan(step);
     if (theirs.rows.empty()) return;
     Homecoming coming{theirs.rows, ring_.empty_message(theirs.row_count(), type_), {}};
-    coming.arrival = comm::recv_async(*cp_, coming.message, ring_.reader(step));
+    coming.arrival =
+        comm::recv_async(*cp_, coming.message, ring_.reader(step), {.reason = comm::Reason::activation_gradient});
     coming_.push_back(std::move(coming));
   }
 

@@ -103,8 +103,10 @@ at::Tensor GptStage::add_parameter(const std::string& name, std::vector<int64_t>
                                    double standard_deviation) {
   const uint64_t name_hash = static_cast<uint64_t>(comm::content_id(name));
   auto generator = at::make_generator<at::CPUGeneratorImpl>(mix({static_cast<uint64_t>(seed_), name_hash}));
-  const at::Tensor full = at::empty(shape, at::kFloat);
-  if (standard_deviation > 0) full.normal_(0.0, standard_deviation, generator);
+  // On the meta device a parameter has a shape alone (dry runs).
+  const at::Device home = device_.is_meta() ? device_ : at::Device(at::kCPU);
+  const at::Tensor full = at::empty(shape, at::TensorOptions().dtype(at::kFloat).device(home));
+  if (standard_deviation > 0 && !device_.is_meta()) full.normal_(0.0, standard_deviation, generator);
   parallel::Parameter parameter;
   parameter.name = name;
   parameter.value = parallel::take_shard(full, shard, context_.tp.rank(), context_.tp.size()).to(device_);

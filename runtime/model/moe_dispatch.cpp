@@ -57,7 +57,7 @@ struct ExchangeRows : torch::autograd::Function<ExchangeRows> {
     int64_t received = 0;
     for (const int64_t count : from) received += count;
     const at::Tensor output = at::empty({received, rows.size(1)}, rows.options());
-    comm::all_to_all(ep, output, rows.contiguous(), from, to);
+    comm::all_to_all(ep, output, rows.contiguous(), from, to, {.reason = comm::Reason::activation});
     return output;
   }
 };
@@ -99,7 +99,7 @@ void plan_exchange(DispatchPlan& plan, const std::vector<int64_t>& sent,
                    const std::vector<std::vector<int64_t>>& placement, at::Device device) {
   const int64_t ranks = plan.ep->size(), own = plan.ep->rank(), experts = static_cast<int64_t>(sent.size());
   at::Tensor all = at::empty({ranks * experts}, at::TensorOptions().dtype(at::kLong).device(device));
-  comm::all_gather_into_tensor(*plan.ep, all, index_tensor(sent, device));
+  comm::all_gather_into_tensor(*plan.ep, all, index_tensor(sent, device), {.reason = comm::Reason::routing});
   all = all.to(at::kCPU).view({ranks, experts});
   const auto counts = all.accessor<int64_t, 2>();
 

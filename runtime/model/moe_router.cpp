@@ -47,7 +47,7 @@ ChunkCounts count_chunks(const at::Tensor& mask, comm::Group* cp) {
   const int64_t ranks = cp->size(), own = cp->rank();
   const at::Tensor mine = mask.view({batch, 2, mask.size(1) / 2, experts}).sum(2).contiguous();
   at::Tensor all = at::empty({ranks * batch, 2, experts}, mine.options());
-  comm::all_gather_into_tensor(*cp, all, mine);
+  comm::all_gather_into_tensor(*cp, all, mine, {.reason = comm::Reason::routing});
   all = all.view({ranks, batch, 2, experts});
   const at::Tensor first = all.select(2, 0), second = all.select(2, 1).flip(0);  // in the order of the sequence
   const at::Tensor ordered = at::cat({first, second}).transpose(0, 1).reshape({batch * 2 * ranks, experts});

@@ -2,8 +2,6 @@
 
 #include <algorithm>
 
-#include "runtime/comm/collectives.h"
-
 namespace taut::parallel {
 namespace {
 
@@ -125,6 +123,7 @@ FlatParameters flatten(std::vector<Parameter> parameters, const FlatSettings& se
   }
   std::stable_sort(open.begin(), open.end(),
                    [](const Open& a, const Open& b) { return a.last_position < b.last_position; });
+  int64_t elements = 0;
   for (Open& finished : open) {
     Bucket& bucket = finished.bucket;
     const int ranks = bucket.group ? bucket.group->size() : 1;
@@ -135,6 +134,8 @@ FlatParameters flatten(std::vector<Parameter> parameters, const FlatSettings& se
     const std::string group_name = bucket.group ? bucket.group->name() : "alone";
     bucket.content_id =
         comm::content_id(group_name + ".bucket." + flat.parameters[bucket.spans.front().parameter].name);
+    bucket.first_element = elements;
+    elements += bucket.count;
     make_buffers(bucket, flat, settings);
     for (const Span& span : bucket.spans) {
       at::Tensor& value = flat.parameters[span.parameter].value;

@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/comm/collectives.h"
 #include "runtime/comm/process_group.h"
 #include "runtime/parallel/parameter.h"
 
@@ -32,6 +33,7 @@ struct Bucket {
   int slices = 1;                // N under ZeRO, else 1
   bool values_sharded = false, gradients_sharded = false;
   int64_t content_id = 0;  // names the bucket in the trace
+  int64_t first_element = 0;  // where it lies in the rank's parameters, buckets one after another
 
   // [count]: the weights that the model computes with. Sharded: empty storage while they are not gathered.
   at::Tensor values;
@@ -42,6 +44,10 @@ struct Bucket {
   at::Tensor own_values, own_gradients;
 
   int64_t own_count() const { return count / slices; }
+  /// Names a transfer of the bucket.
+  comm::ContentTag tag(int64_t version, comm::Reason reason) const {
+    return {content_id, version, reason, first_element, count};
+  }
   /// The own slice's first element within the bucket.
   int64_t own_offset() const { return slices == 1 ? 0 : group->rank() * own_count(); }
 };

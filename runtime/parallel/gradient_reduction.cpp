@@ -105,7 +105,7 @@ void GradientReduction::reduce_ready(int chunk) {
 void GradientReduction::reduce(size_t index) {
   Bucket& bucket = flat_.buckets[index];
   states_[index].missing = gradients_until_reduction(bucket);
-  const comm::ContentTag tag{bucket.content_id, step_};
+  const comm::ContentTag tag = bucket.tag(step_, comm::Reason::gradient);
   UnderWay under_way{index, {}, {}};
   if (bucket.slices == 1) {
     under_way.handle = comm::all_reduce_async(*bucket.group, bucket.gradients, comm::Reduce::sum, tag);
@@ -173,7 +173,7 @@ void sum_sequence_partial_gradients(FlatParameters& flat, comm::Group& tp) {
   }
   if (pieces.empty()) return;
   const at::Tensor sum = at::cat(pieces);
-  comm::all_reduce(tp, sum, comm::Reduce::sum);
+  comm::all_reduce(tp, sum, comm::Reduce::sum, {.reason = comm::Reason::gradient});
   int64_t offset = 0;
   for (at::Tensor& piece : pieces) {
     piece.copy_(sum.narrow(0, offset, piece.numel()));
@@ -184,8 +184,9 @@ void sum_sequence_partial_gradients(FlatParameters& flat, comm::Group& tp) {
 void sum_tied_embedding_gradients(FlatParameters& flat, comm::Group& embedding, int64_t step) {
   for (Bucket& bucket : flat.buckets) {
     if (flat.parameters[bucket.spans.front().parameter].name != "embedding.weight") continue;
-    comm::all_reduce(embedding, bucket.own_gradients, comm::Reduce::sum,
-                     {comm::content_id("gradients.embedding." + embedding.name()), step});
+    comm::ContentTag tag = bucket.tag(step, comm::Reason::gradient);
+    tag.id = comm::content_id("gradients.embedding." + embedding.name());
+    comm::all_reduce(embedding, bucket.own_gradients, comm::Reduce::sum, tag);
   }
 }
 

@@ -102,8 +102,8 @@ void ParameterGathering::gather(size_t index) {
   // A copy unless the slice can travel as it is: under ZeRO 1 and 2 it lies inside the output.
   state.source = bucket.own_values.to(bucket.values.scalar_type(), /*non_blocking=*/false,
                                       /*copy=*/!bucket.values_sharded);
-  state.handle =
-      comm::all_gather_into_tensor_async(*bucket.group, bucket.values, state.source, {bucket.content_id, step_});
+  state.handle = comm::all_gather_into_tensor_async(*bucket.group, bucket.values, state.source,
+                                                    bucket.tag(step_, comm::Reason::parameter));
   state.whole = true;
 }
 

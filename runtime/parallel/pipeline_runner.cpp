@@ -8,6 +8,11 @@
 namespace taut::parallel {
 namespace {
 
+comm::Reason reason_of(ActionKind kind) {
+  const bool forward = kind == ActionKind::send_forward || kind == ActionKind::recv_forward;
+  return forward ? comm::Reason::activation : comm::Reason::activation_gradient;
+}
+
 // Posted ahead per neighbour: one being filled while the other is used.
 constexpr size_t kReceivesAhead = 2;
 
@@ -33,7 +38,7 @@ PipelineRunner::PipelineRunner(comm::Group& pp, std::vector<Action> program, std
     if (pp_.size() == 1 && action.chunk > 0) {
       throw Error("a pipeline of one stage has several chunks", "set parallel.virtual_pipeline_stages to 1");
     }
-    if (is_receive(action.kind)) ++source_of(action).messages;
+    if (is_receive(action.kind)) source_of(action).messages.push_back(action.kind);
   }
 }
 
@@ -46,9 +51,10 @@ PipelineRunner::Source& PipelineRunner::source_of(const Action& receive) {
 }
 
 void PipelineRunner::post_receives(Source& source) {
-  while (source.under_way.size() < kReceivesAhead && source.posted < source.messages) {
+  while (source.under_way.size() < kReceivesAhead && source.posted < source.messages.size()) {
     at::Tensor buffer = at::empty(shape_, options_);
-    comm::Handle handle = comm::recv_async(pp_, buffer, source.peer);
+    comm::Handle handle =
+        comm::recv_async(pp_, buffer, source.peer, {.reason = reason_of(source.messages[source.posted])});
     source.under_way.push_back({std::move(buffer), std::move(handle)});
     ++source.posted;
   }
@@ -71,7 +77,8 @@ void PipelineRunner::run(const StageWork& work) {
     post_receives(source);
   }
   const auto send = [&](const Action& action, const at::Tensor& tensor) {
-    sends.push_back(comm::send_async(pp_, tensor.detach().contiguous(), peer_stage(action, pp_.rank(), pp_.size())));
+    sends.push_back(comm::send_async(pp_, tensor.detach().contiguous(), peer_stage(action, pp_.rank(), pp_.size()),
+                                     {.reason = reason_of(action.kind)}));
   };
 
   for (const Action& action : program_) {

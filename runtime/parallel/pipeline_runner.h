@@ -61,8 +61,8 @@ class PipelineRunner {
   /// A neighbour that this stage receives from.
   struct Source {
     int peer = 0;
-    int messages = 0;  // in the program
-    int posted = 0;    // of them, in this step
+    std::vector<ActionKind> messages = {};  // in the program's order
+    size_t posted = 0;                      // of them, in this step
     std::deque<Receive> under_way = {};
   };
   Source& source_of(const Action& receive);

@@ -21,13 +21,16 @@ TensorParallel& kept(AutogradContext* ctx) {
 void keep(AutogradContext* ctx, comm::ContentTag tag) {
   ctx->saved_data["id"] = tag.id;
   ctx->saved_data["version"] = tag.version;
+  ctx->saved_data["reason"] = static_cast<int64_t>(tag.reason);
 }
 comm::ContentTag kept_tag(AutogradContext* ctx) {
-  return {ctx->saved_data["id"].toInt(), ctx->saved_data["version"].toInt()};
+  return {ctx->saved_data["id"].toInt(), ctx->saved_data["version"].toInt(),
+          static_cast<comm::Reason>(ctx->saved_data["reason"].toInt())};
 }
 
-// Passing through: not kept, so that no version identifies it.
-const comm::ContentTag kActivation{};
+// Passing through: nobody keeps it, so that no version identifies it.
+constexpr comm::ContentTag kActivation{.reason = comm::Reason::activation},
+    kActivationGradient{.reason = comm::Reason::activation_gradient};
 
 at::Tensor gather_last_dimension(const at::Tensor& part, TensorParallel& tp, comm::ContentTag tag) {
   const at::Tensor input = part.contiguous();
@@ -47,19 +50,19 @@ at::Tensor own_part(const at::Tensor& whole, TensorParallel& tp, comm::ContentTa
 }
 
 // Collectives work on the first dimension: the parts of [batch, seq, n] travel as [tp, batch, seq/tp, n].
-at::Tensor gathered_sequence(const at::Tensor& part, TensorParallel& tp) {
+at::Tensor gathered_sequence(const at::Tensor& part, TensorParallel& tp, comm::ContentTag tag) {
   const at::Tensor input = part.contiguous();
   const int64_t batch = input.size(0), length = input.size(1), width = input.size(2);
   const at::Tensor parts = at::empty({tp.size(), batch, length, width}, input.options());
-  comm::all_gather_into_tensor(*tp.group, parts.flatten(0, 1), input, kActivation);
+  comm::all_gather_into_tensor(*tp.group, parts.flatten(0, 1), input, tag);
   return parts.transpose(0, 1).reshape({batch, tp.size() * length, width});
 }
 
-at::Tensor reduce_scattered_sequence(const at::Tensor& whole, TensorParallel& tp) {
+at::Tensor reduce_scattered_sequence(const at::Tensor& whole, TensorParallel& tp, comm::ContentTag tag) {
   const int64_t batch = whole.size(0), length = whole.size(1) / tp.size(), width = whole.size(2);
   const at::Tensor parts = whole.view({batch, tp.size(), length, width}).transpose(0, 1).contiguous();
   const at::Tensor own = at::empty({batch, length, width}, whole.options());
-  comm::reduce_scatter(*tp.group, own, parts.flatten(0, 1), kActivation);
+  comm::reduce_scatter(*tp.group, own, parts.flatten(0, 1), tag);
   return own;
 }
 
@@ -72,13 +75,14 @@ struct GatherSequence : torch::autograd::Function<GatherSequence> {
   static Variable forward(AutogradContext* ctx, const Variable& input, TensorParallel* tp, bool gradient_is_complete) {
     keep(ctx, tp);
     ctx->saved_data["complete"] = gradient_is_complete;
-    return gathered_sequence(input, *tp);
+    return gathered_sequence(input, *tp, kActivation);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     TensorParallel& tp = kept(ctx);
     const at::Tensor whole = gradients[0].contiguous();
     const bool complete = ctx->saved_data["complete"].toBool();
-    return {complete ? own_sequence(whole, tp) : reduce_scattered_sequence(whole, tp), Variable(), Variable()};
+    return {complete ? own_sequence(whole, tp) : reduce_scattered_sequence(whole, tp, kActivationGradient), Variable(),
+            Variable()};
   }
 };
 
@@ -86,10 +90,10 @@ struct ScatterSequence : torch::autograd::Function<ScatterSequence> {
   static Variable forward(AutogradContext* ctx, const Variable& input, TensorParallel* tp, bool partial_sums) {
     keep(ctx, tp);
     const at::Tensor whole = input.contiguous();
-    return partial_sums ? reduce_scattered_sequence(whole, *tp) : own_sequence(whole, *tp);
+    return partial_sums ? reduce_scattered_sequence(whole, *tp, kActivation) : own_sequence(whole, *tp);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
-    return {gathered_sequence(gradients[0], kept(ctx)), Variable(), Variable()};
+    return {gathered_sequence(gradients[0], kept(ctx), kActivationGradient), Variable(), Variable()};
   }
 };
 
@@ -107,7 +111,7 @@ struct CopyToTensorParallel : torch::autograd::Function<CopyToTensorParallel> {
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     // autograd may hand the same buffer to others; the reduction works in place.
     const at::Tensor sum = gradients[0].clone(at::MemoryFormat::Contiguous);
-    comm::all_reduce(*kept(ctx).group, sum);
+    comm::all_reduce(*kept(ctx).group, sum, comm::Reduce::sum, {.reason = comm::Reason::activation_gradient});
     return {sum, Variable()};
   }
 };
@@ -115,7 +119,7 @@ struct CopyToTensorParallel : torch::autograd::Function<CopyToTensorParallel> {
 struct ReduceFromTensorParallel : torch::autograd::Function<ReduceFromTensorParallel> {
   static Variable forward(AutogradContext*, const Variable& input, TensorParallel* tp) {
     const at::Tensor sum = input.clone(at::MemoryFormat::Contiguous);
-    comm::all_reduce(*tp->group, sum);
+    comm::all_reduce(*tp->group, sum, comm::Reduce::sum, {.reason = comm::Reason::activation});
     return sum;
   }
   static variable_list backward(AutogradContext*, variable_list gradients) { return {gradients[0], Variable()}; }
@@ -153,7 +157,7 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     at::Tensor shifted = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
     if (held < rows) shifted.narrow(-1, held, rows - held).fill_(-std::numeric_limits<float>::infinity());
     at::Tensor largest = std::get<0>(shifted.max(-1));
-    comm::all_reduce(*tp->group, largest, comm::Reduce::max);
+    comm::all_reduce(*tp->group, largest, comm::Reduce::max, {.reason = comm::Reason::loss});
     shifted.sub_(largest.unsqueeze(-1));
 
     const at::Tensor is_masked = labels < 0;
@@ -164,7 +168,7 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     shifted.exp_();
     // A rank that holds padding alone has −inf as label logit; it is not the label's owner.
     const at::Tensor sums = at::stack({shifted.sum(-1), at::where(is_here, label_logit, at::zeros_like(label_logit))});
-    comm::all_reduce(*tp->group, sums);
+    comm::all_reduce(*tp->group, sums, comm::Reduce::sum, {.reason = comm::Reason::loss});
     shifted.div_(sums[0].unsqueeze(-1));
     ctx->save_for_backward({shifted, index, here, is_masked});
     ctx->saved_data["dtype"] = static_cast<int64_t>(logits.scalar_type());
@@ -228,7 +232,8 @@ at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
   const at::Tensor output = parallel::linear(whole, weight_);
   if (!tp_->gather_output) return output;
   const int64_t version = ++calls_;
-  const comm::ContentTag tag{output_id_, version}, gradient_tag{gradient_id_, version};
+  const comm::ContentTag tag{output_id_, version, comm::Reason::activation},
+      gradient_tag{gradient_id_, version, comm::Reason::activation_gradient};
   return slice_to_tensor_parallel(gather_from_tensor_parallel(output, *tp_, tag, gradient_tag), *tp_, tag,
                                   gradient_tag);
 }

@@ -6,10 +6,13 @@
 #include <torch/types.h>
 
 #include <memory>
+#include <optional>
+#include <vector>
 
 #include "runtime/comm/process_group.h"
 #include "runtime/config/config.h"
 #include "runtime/data/loader.h"
+#include "runtime/train/pinned_memory.h"
 
 namespace taut::train {
 
@@ -29,14 +32,16 @@ class MicrobatchFeed {
   Tokens next(int64_t step, int microbatch);
 
  private:
+  at::Tensor load(int64_t step, int microbatch);
+
   comm::Communicator& communicator_;
   at::Device device_;
   std::vector<int64_t> shape_;
   config::Attention attention_;
-  bool mask_ends_;
-  int64_t end_of_document_ = 256;
+  std::optional<int64_t> end_of_document_;  // the label that is masked
   bool needed_;
   std::unique_ptr<data::Loader> loader_;
+  std::optional<PinnedMemory> pinned_;  // the loader's ring, for a GPU
 };
 
 }  // namespace taut::train

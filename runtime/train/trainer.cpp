@@ -35,13 +35,8 @@ comm::MeshSize mesh_of(const config::Config& config) {
 
 at::Device choose_device(const comm::LaunchEnvironment& environment) {
   if (!torch::cuda::is_available()) return at::kCPU;
-  const int count = static_cast<int>(torch::cuda::device_count());
-  if (environment.local_rank >= count) {
-    throw Error("local rank " + std::to_string(environment.local_rank) + " has no GPU: this machine has " +
-                    std::to_string(count),
-                "start at most one rank per GPU, or hide the GPUs (CUDA_VISIBLE_DEVICES=) to train on the CPU");
-  }
-  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(environment.local_rank));
+  // More ranks than GPUs share them; the communicator then goes through the host.
+  return at::Device(at::kCUDA, static_cast<at::DeviceIndex>(environment.local_rank % torch::cuda::device_count()));
 }
 
 at::ScalarType compute_type(const config::Config& config) {
@@ -313,7 +308,7 @@ StepReport Trainer::train_step(int64_t step) {
     // One transfer for what the whole world must know: squared norm, sum of losses, unmasked tokens.
     if (communicator_.at().tp != 0) loss_.zero_();  // the same on every tp rank: counted once
     const at::Tensor sums = at::cat({optim::squared_grad_norm(flat_, communicator_.at().tp), loss_});
-    comm::all_reduce(communicator_.world(), sums);
+    comm::all_reduce(communicator_.world(), sums, comm::Reduce::sum, {.reason = comm::Reason::norm});
     const at::Tensor known = sums.cpu();
     const double* sum = known.const_data_ptr<double>();
     const double unmasked = std::max(1.0, sum[2]);
@@ -350,7 +345,7 @@ void Trainer::save_if_due(int64_t steps_done) {
     // Clocks differ: the decision must be everybody's.
     const at::Tensor flag = at::zeros({1}, at::TensorOptions().dtype(at::kFloat).device(device_));
     if (now_seconds() - last_save_time_ >= when.interval_minutes * 60) flag.fill_(1);
-    comm::all_reduce(communicator_.world(), flag, comm::Reduce::max);
+    comm::all_reduce(communicator_.world(), flag, comm::Reduce::max, {.reason = comm::Reason::control});
     due = due || flag.item<float>() > 0;
   }
   if (due) save(steps_done);

@@ -16,6 +16,7 @@
 #include "runtime/comm/process_group.h"
 #include "runtime/config/load.h"
 #include "runtime/train/allocated_memory.h"
+#include "runtime/train/dry_run.h"
 #include "runtime/train/trainer.h"
 #include "taut.h"
 #include "tracer/collect/torch_observer.h"
@@ -57,6 +58,9 @@ int main(int argc, char** argv) {
   app.add_option("--set", overrides, "key.path=value in place of the file's")->take_all();
   app.add_option("--steps", steps, "train this many steps instead of train_steps; 0 = only save the initial weights");
   app.add_option("--format", format, "of the per-step lines")->check(CLI::IsMember({"text", "json"}));
+  bool dry_run = false;
+  app.add_flag("--dry-run", dry_run,
+               "build the parts of ranks of every kind without memory and check them; no training");
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& failure) {
@@ -64,6 +68,11 @@ int main(int argc, char** argv) {
   }
 
   try {
+    if (dry_run) {
+      const taut::train::DryRun run = taut::train::dry_run(taut::config::load_file(config_file, overrides));
+      std::printf("%s\n", (format == "json" ? taut::train::dry_run_json(run) : taut::train::dry_run_text(run)).c_str());
+      leave(0);
+    }
     const taut::comm::LaunchEnvironment environment = taut::comm::read_launch_environment();
     const bool no_training = steps == 0;
     if (no_training) steps.reset();

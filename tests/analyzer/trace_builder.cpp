@@ -111,9 +111,11 @@ int64_t TraceBuilder::collective(int rank, const CollectiveSpec& spec) {
                           spec.tensor_id, spec.tensor_version, spec.peer, spec.is_async ? 1 : 0, wait_start, wait_end});
 }
 
-int64_t TraceBuilder::batch(int rank, int64_t step, double start, double end, int workers, int queue_depth) {
+int64_t TraceBuilder::batch(int rank, int64_t step, double start, double end, int workers, int queue_depth,
+                            std::optional<uint64_t> hash) {
   const int64_t id = range(rank, "batch_wait", start, end);
-  return writer_->insert(TableId::TAUT_BATCH, {id, rank, step, ns(start), ns(end), workers, queue_depth, id});
+  return writer_->insert(TableId::TAUT_BATCH, {id, rank, step, ns(start), ns(end), workers, queue_depth,
+                                               hash ? static_cast<int64_t>(*hash) : id});
 }
 
 int64_t TraceBuilder::work(int rank, int worker, int64_t batch, const char* phase, double start, double end) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 
 #include "analyzer/timeline/timeline.h"
@@ -38,7 +39,9 @@ class TraceBuilder {
   int64_t microbatch(int rank, int64_t step, int microbatch, int stage, char pass, double start, double end,
                      int chunk = 0);
   int64_t collective(int rank, const CollectiveSpec& spec);
-  int64_t batch(int rank, int64_t step, double start, double end, int workers, int queue_depth);
+  /// Without `hash`, samples of its own.
+  int64_t batch(int rank, int64_t step, double start, double end, int workers, int queue_depth,
+                std::optional<uint64_t> hash = {});
   /// A phase of worker `worker` (-1 = the trainer itself).
   int64_t work(int rank, int worker, int64_t batch, const char* phase, double start, double end);
   void tensor_use(int rank, int64_t id, int64_t version, int64_t used, int64_t total, double time);

@@ -9,6 +9,7 @@
 #include <thread>
 #include <vector>
 
+#include "runtime/data/prepare.h"
 #include "tests/data/fixture.h"
 
 namespace taut::data {
@@ -93,6 +94,43 @@ TEST(Preload, TellsEveryoneWhatIsWrong) {
   const Folder folder;
   for (int i = 0; i < 2; ++i) {
     expect_contains(error_of([&] { PreloadedCorpus(folder.path() / "missing", "job", 0); }), "does not exist");
+  }
+}
+
+TEST(PreloadedTokens, AreReadOnceForAllProcessesOfANode) {
+  const Folder folder;
+  const config::Config config = small_config(folder.write("a", prose(1'500'000, 1)));
+  const TokenFile file = TokenFile::open(prepare(config, folder.path()).prefix);  // 3 MB: 3 blocks
+  std::vector<int> kept(6);
+  std::vector<std::unique_ptr<PreloadedTokens>> loaded(6);
+  std::vector<std::thread> threads;
+  const auto start = Clock::now();
+  for (size_t i = 0; i < 6; ++i) {
+    threads.emplace_back([&, i] {
+      loaded[i] = std::make_unique<PreloadedTokens>(file, "job", 100);
+      EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(300)) << "nobody starts before all is there";
+      kept[i] = loaded[i]->is_keeper();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1500));  // six times over: 1800 ms
+  EXPECT_EQ(std::count(kept.begin(), kept.end(), 1), 1);
+}
+
+TEST(PreloadedTokens, GiveTheSameBatchesAndPayTheLatencyOnce) {
+  const Folder folder;
+  config::Config config = small_config(folder.write("a", prose(1'500'000, 1)));
+  config.data.path = prepare(config, folder.path()).prefix.string();
+  config.data.num_workers = 0;
+  const std::vector<Kept> expected = all_batches(config);
+  config.data.preload = true;
+  config.data.read_latency_ms = 50;  // 3 blocks: 150 ms; 24 samples would take 1200 ms
+  for (const int64_t workers : {0, 2}) {
+    config.data.num_workers = workers;
+    const auto start = Clock::now();
+    EXPECT_EQ(all_batches(config), expected);
+    EXPECT_GE(Clock::now() - start, std::chrono::milliseconds(150));
+    EXPECT_LT(Clock::now() - start, std::chrono::milliseconds(1100));
   }
 }
 

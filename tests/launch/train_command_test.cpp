@@ -136,12 +136,15 @@ TEST_F(TrainCommand, PrintsTheEffectiveConfig) {
   EXPECT_EQ(json["model"]["ffn_hidden_size"], 4 * 64);
 }
 
-TEST_F(TrainCommand, DryRunShowsTheLayoutAndStartsNothing) {
-  const Outcome run =
-      run_taut("train run.json --dry-run --nproc 2 --format json", "touch=" + (dir_ / "started").string());
-  EXPECT_EQ(run.exit_code, 0);
+// The worker is asked once, not as a rank, and what it finds decides.
+TEST_F(TrainCommand, DryRunShowsTheLayoutAndStartsNoRank) {
+  const std::string started = (dir_ / "looked").string();
+  const Outcome run = run_taut("train run.json --dry-run --nproc 2 --format json", "touch=" + started);
+  EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(Json::parse(run.out)["mesh"]["dp"], 2);
-  EXPECT_FALSE(fs::exists(dir_ / "started.0"));
+  EXPECT_FALSE(contains(read(started + ".0"), "WORLD_SIZE=2"));
+  EXPECT_FALSE(fs::exists(started + ".1"));
+  EXPECT_EQ(run_taut("train run.json --dry-run", "exit=1").exit_code, 1);
 }
 
 TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {

@@ -8,7 +8,6 @@
 #include "runtime/comm/collectives.h"
 #include "runtime/model/fused.h"
 #include "runtime/parallel/flat_parameters.h"
-#include "runtime/parallel/grad_buckets.h"
 #include "runtime/parallel/tensor_parallel.h"
 #include "taut.h"
 #include "tests/runtime/thread_ranks.h"
@@ -89,7 +88,8 @@ TEST(TensorParallel, EmbeddingAndCrossEntropyAreThePlainOnesWhateverTheVocabular
         const at::Tensor mine = leaf(take_shard(weight0, rows, group.rank(), ranks));
         ColumnParallelLinear head("head", mine, tp);
         const at::Tensor my_hidden = vocab_parallel_embedding(mine, tokens, tp);
-        const at::Tensor loss = vocab_parallel_cross_entropy(head.forward(my_hidden.flatten(0, 1)), labels, vocab, tp);
+        const at::Tensor loss =
+            vocab_parallel_cross_entropy(head.forward(my_hidden.flatten(0, 1)), labels, vocab, tp).mean();
         loss.backward();
         error.add(my_hidden, hidden);
         error.add(loss, expected);
@@ -105,45 +105,6 @@ TEST(TensorParallel, ShardsTakeTheirPieceOfEveryBlock) {
   const Shard shard{0, {4, 4, 2}};
   EXPECT_TRUE(at::equal(take_shard(full, shard, 1, 2).flatten(), at::tensor({2.f, 3.f, 6.f, 7.f, 9.f})));
   EXPECT_TRUE(at::equal(take_shard(full, {}, 1, 2), full));
-}
-
-std::vector<Parameter> two_parameters(int rank) {
-  std::vector<Parameter> parameters(2);
-  for (int i = 0; i < 2; ++i) {
-    parameters[i].name = "p" + std::to_string(i);
-    parameters[i].value = leaf(at::full({3 + i}, 1.0f + static_cast<float>(rank)));
-  }
-  return parameters;
-}
-
-TEST(GradBuckets, SumOverReplicasOnlyInTheLastMicrobatch) {
-  for (const bool overlap : {true, false}) {
-    testing::run_ranks(2, [&](comm::Group& group) {
-      FlatParameters flat = flatten(two_parameters(group.rank()));
-      GradBuckets buckets(flat, group, {overlap, 1e-6});  // a bucket per parameter
-      EXPECT_EQ(buckets.size(), 2u);
-      const auto loss = [&] { return flat.parameters[0].value.square().sum() + flat.parameters[1].value.sum() * 5; };
-      for (int64_t step = 0; step < 2; ++step) {  // the second finds no trace of the first
-        buckets.begin_step(step);
-        loss().backward();
-        const double mine = 2.0 * (1 + group.rank());
-        EXPECT_EQ(flat.parameters[0].value.grad()[0].item<double>(), mine) << "synchronised too early";
-        buckets.expect_last_backward();
-        loss().backward();
-        buckets.finish();
-        EXPECT_EQ(flat.parameters[0].value.grad()[2].item<double>(), 2 * (2.0 + 4.0));
-        EXPECT_EQ(flat.parameters[1].value.grad()[3].item<double>(), 2 * (5.0 + 5.0));
-      }
-    });
-  }
-}
-
-TEST(GradBuckets, SizeIsTheSettingOrAnEighthWithinBounds) {
-  EXPECT_EQ(bucket_bytes({true, 25.0}, 1 << 30), 25 << 20);
-  EXPECT_EQ(bucket_bytes({true, 0.5}, 1 << 30), 1 << 19);
-  EXPECT_EQ(bucket_bytes({true, {}}, 64 << 20), 8 << 20);
-  EXPECT_EQ(bucket_bytes({true, {}}, 1 << 10), 1 << 20);
-  EXPECT_EQ(bucket_bytes({true, {}}, int64_t{4} << 30), 25 << 20);
 }
 
 TEST(Collectives, EachGivesItsDefinition) {

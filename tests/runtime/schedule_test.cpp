@@ -116,6 +116,20 @@ TEST(PipelineSchedule, InterleavedRunsGroupsOfPMicrobatchesThroughEachChunk) {
   EXPECT_EQ(order, " F0.0 F1.0 F0.1 B0.1 F1.1 B1.1 F2.0 B0.0 F3.0 B1.0 F2.1 B2.1 F3.1 B3.1 B2.0 B3.0");
 }
 
+TEST(PipelineSchedule, VirtualStagesShareTheLayersInTheOrderOfTheirChunks) {
+  using Layers = std::vector<int64_t>;
+  config::Config config;
+  config.model.num_layers = 14;
+  config.parallel.pipeline_parallel_size = 4;
+  EXPECT_EQ(config::layers_per_virtual_stage(config), (Layers{4, 4, 3, 3}));
+  config.parallel.pipeline_layers = Layers{5, 5, 3, 1};
+  EXPECT_EQ(config::layers_per_virtual_stage(config), (Layers{5, 5, 3, 1}));
+  config.parallel.pipeline_layers.reset();
+  config.model.num_layers = 16;
+  config.parallel.virtual_pipeline_stages = 2;
+  EXPECT_EQ(config::layers_per_virtual_stage(config), Layers(8, 2));  // stage 1 holds layers 2, 3 and 10, 11
+}
+
 TEST(PipelineSchedule, RefusesSizesThatDoNotExist) {
   EXPECT_THROW(interleaved(4, 6, 2), Error);
   EXPECT_THROW(interleaved(4, 2, 2), Error);

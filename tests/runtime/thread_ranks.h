@@ -16,8 +16,13 @@
 
 namespace taut::testing {
 
+struct GroupSettings {
+  double timeout_s = 60;
+  bool check = false;  // compare every operation, not only the first ones
+};
+
 /// Runs `body(group)` on `ranks` threads that form one group; rethrows the first exception.
-inline void run_ranks(int ranks, const std::function<void(comm::Group&)>& body) {
+inline void run_ranks(int ranks, const std::function<void(comm::Group&)>& body, const GroupSettings& settings = {}) {
   const auto store = comm::Rendezvous::in_process();
   comm::GroupSpec spec{comm::Axis::tp, "tp0", 1, {}};
   for (int rank = 0; rank < ranks; ++rank) spec.ranks.push_back(rank);
@@ -28,7 +33,7 @@ inline void run_ranks(int ranks, const std::function<void(comm::Group&)>& body) 
       try {
         at::set_num_threads(1);
         comm::EmulatedLink link({});
-        comm::Group group(store, spec, rank, /*timeout_s=*/60, /*loopback=*/true, at::kCPU, link);
+        comm::Group group(store, spec, rank, settings.timeout_s, /*loopback=*/true, at::kCPU, link, settings.check);
         body(group);
       } catch (...) {
         failures[rank] = std::current_exception();

@@ -65,7 +65,7 @@ TEST_F(Training, StepsHaveTheTimesOfTheirRangesAndTheirResults) {
 TEST_F(Training, CollectivesHaveTheirContentAndTheirWait) {
   const auto got = rows(
       "SELECT rank, op, groupId, groupSize, seq, bytes, dtype, tensorId, tensorVersion, peer, isAsync, "
-      "waitStart, waitEnd, n.start, n.end FROM TAUT_COLLECTIVE c JOIN NVTX_EVENTS n ON "
+      "waitStart, waitEnd, n.start, n.end, reason, firstElement, elements FROM TAUT_COLLECTIVE c JOIN NVTX_EVENTS n ON "
       "n.rowid=c.eventId ORDER BY rank, n.start");
   ASSERT_EQ(got.size(), 2u * kSteps * 3);
   for (size_t i = 0; i < got.size(); ++i) {
@@ -85,14 +85,22 @@ TEST_F(Training, CollectivesHaveTheirContentAndTheirWait) {
       EXPECT_EQ(row[9].integer, peer);
       EXPECT_EQ(row[10].integer, async);
     };
+    const auto carries = [&](const char* reason, int64_t first_element, int64_t elements) {
+      EXPECT_EQ(row[15].text, reason);
+      EXPECT_EQ(row[16].integer, first_element);
+      EXPECT_EQ(row[17].integer, elements);
+    };
     if (i % 3 == 0) {
+      carries("gradient", 1000, 2000);
       is("all_reduce", 2 * step, 1 << 20, "bfloat16", 11, 22, -1, 0);
       EXPECT_GE(row[11].integer, row[13].integer) << "it waited after it began";
       EXPECT_GE(row[12].integer, row[14].integer) << "until it was done";
     } else if (i % 3 == 1) {
+      carries("parameter", 3000, 128);
       is("all_gather", 2 * step + 1, 512, "float32", 33, 44, -1, 1);
       EXPECT_GE(row[11].integer, row[14].integer) << "it waited when it was done already";
     } else {
+      carries("activation", 0, 0);
       is("send", step, 64, "int64", 0, 0, 1 - rank, 1);
       EXPECT_EQ(row[11].type, store::Cell::Type::null) << "nobody waited";
       EXPECT_EQ(row[12].type, store::Cell::Type::null);

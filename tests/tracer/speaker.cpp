@@ -108,18 +108,21 @@ void train(int rank, int steps) {
       mark(result_name, BatchResult{0xFEDCBA9876543210ull, 4096, 1, 0});
     }
     { Range pass(micro_name, Microbatch{s, rank, 6, 3, 1, 'F', 0}); }
-    const auto blocking = start_range(
-        reduce_name, Collective{77, 2 * s, 1 << 20, 11, 22, rank, 2, -1, CollectiveOp::all_reduce, DType::bfloat16, 0});
+    const auto blocking =
+        start_range(reduce_name, Collective{77, 2 * s, 1 << 20, 11, 22, rank, 2, -1, CollectiveOp::all_reduce,
+                                            DType::bfloat16, 0, 1000, 2000, Reason::gradient, 0});
     {
       Range wait(wait_name, CollectiveWait{77, 2 * s, rank, -1, CollectiveOp::all_reduce, 0});
       std::thread([blocking] { end_range(blocking); }).join();
     }
-    const auto async = start_range(
-        gather_name, Collective{77, 2 * s + 1, 512, 33, 44, rank, 2, -1, CollectiveOp::all_gather, DType::float32, 1});
+    const auto async =
+        start_range(gather_name, Collective{77, 2 * s + 1, 512, 33, 44, rank, 2, -1, CollectiveOp::all_gather,
+                                            DType::float32, 1, 3000, 128, Reason::parameter, 0});
     end_range(async);
     { Range wait(wait_name, CollectiveWait{77, 2 * s + 1, rank, -1, CollectiveOp::all_gather, 0}); }
-    end_range(start_range(reduce_name, Collective{77, s, 64, 0, 0, rank, 2, 1 - rank % 2, CollectiveOp::send,
-                                                  DType::int64, 1}));  // nobody waits for it
+    end_range(
+        start_range(reduce_name, Collective{77, s, 64, 0, 0, rank, 2, 1 - rank % 2, CollectiveOp::send, DType::int64, 1,
+                                            0, 0, Reason::activation, 0}));  // nobody waits for it
     mark(use_name, TensorUse{33, 44, 256, 512, rank, 0});
     mark(expert_name, ExpertLoad{s, 4096, 17, rank, 5, 63, 0});
     { Range save(checkpoint_name, Checkpoint{s, 999, rank, 0}); }

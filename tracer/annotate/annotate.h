@@ -86,15 +86,41 @@ struct Microbatch {
 };
 static_assert(sizeof(Microbatch) == 32);
 
-enum class CollectiveOp : int32_t { all_reduce, all_gather, reduce_scatter, broadcast, all_to_all, send, recv, barrier };
+enum class CollectiveOp : int32_t {
+  all_reduce,
+  all_gather,
+  reduce_scatter,
+  broadcast,
+  all_to_all,
+  send,
+  recv,
+  barrier
+};
 enum class DType : int32_t { float32, bfloat16, float16, float64, int64, int32, uint8, int8, boolean };
+
+/// What a transfer is for.
+enum class Reason : int32_t {
+  unknown,
+  gradient,             // of parameters: reduction over the ranks that hold the same ones
+  parameter,            // gathered before use, or updated shards handed back
+  activation,           // forward pass: between layers, shards, stages or sequence chunks
+  activation_gradient,  // the same paths in the backward pass
+  loss,                 // the loss and what its softmax needs
+  norm,                 // the gradients' norm, overflow flags
+  token,                // samples from the rank that loads them
+  routing,              // experts: how many rows go where, balance statistics
+  optimizer_state,      // moments and master weights
+  checkpoint,
+  control,  // barriers and decisions that all must take alike
+};
 
 /// Start/end range of one collective or send/recv, from issue to completion. `bytes` = the full (unsharded) tensor: the
 /// reduced tensor, the gathered output, the input of a reduce-scatter, the message of a send. `seq` counts the
 /// operations of this group from 0 in issue order, equal on all members; for send/recv it counts messages per
 /// (group, direction): seq = ordinal of the message from the sender to the receiver, `peer` = global rank of the
 /// other side. (`tensor_id`, `tensor_version`) identify content: the same pair gathered twice was redundant; 0, 0 =
-/// unknown. `peer` is -1 for collectives.
+/// unknown. `peer` is -1 for collectives. Where it carries parameters or their gradients, [first_element, first_element
+/// + elements) is their range in the rank's flat buffer of parameters; 0, 0 = does not apply.
 struct Collective {
   static constexpr SchemaId kSchema = SchemaId::collective;
   static constexpr const char* kName = "collective";
@@ -103,8 +129,11 @@ struct Collective {
   CollectiveOp op;
   DType dtype;
   int32_t is_async;
+  int64_t first_element, elements;
+  Reason reason;
+  int32_t reserved;
 };
-static_assert(sizeof(Collective) == 64);
+static_assert(sizeof(Collective) == 88);
 
 /// Push/pop range while a thread blocks on collective (group_id, seq, op, peer).
 struct CollectiveWait {
@@ -117,8 +146,8 @@ struct CollectiveWait {
 };
 static_assert(sizeof(CollectiveWait) == 32);
 
-/// Marked where a gathered tensor is consumed: this rank read `bytes_used` of its `bytes_total`. A gather of which every
-/// member only ever uses its own shard need not have happened.
+/// Marked where a gathered tensor is consumed: this rank read `bytes_used` of its `bytes_total`. A gather of which
+/// every member only ever uses its own shard need not have happened.
 struct TensorUse {
   static constexpr SchemaId kSchema = SchemaId::tensor_use;
   static constexpr const char* kName = "tensor_use";
@@ -180,7 +209,8 @@ struct ExpertLoad {
 };
 static_assert(sizeof(ExpertLoad) == 40);
 /// Marked once per step, before it ends: bytes that the rank's tensors took at most at once within the step and take
-/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on CPU.
+/// now, what the allocator holds of the device, and the process's resident set. `device` is the CUDA ordinal, -1 on
+/// CPU.
 struct Memory {
   static constexpr SchemaId kSchema = SchemaId::memory;
   static constexpr const char* kName = "memory";
@@ -266,6 +296,8 @@ nvtxRangeId_t start_range(const Name& name, const Payload& payload) {
   return nvtxDomainRangeStartEx(domain(), &a);
 }
 
-inline void end_range(nvtxRangeId_t id) { nvtxDomainRangeEnd(domain(), id); }
+inline void end_range(nvtxRangeId_t id) {
+  nvtxDomainRangeEnd(domain(), id);
+}
 
 }  // namespace taut::annotate

@@ -73,6 +73,37 @@ const char* name_of(annotate::LoaderPhase phase) {
   return "?";
 }
 
+const char* name_of(annotate::Reason reason) {
+  using R = annotate::Reason;
+  switch (reason) {
+    case R::unknown:
+      return "unknown";
+    case R::gradient:
+      return "gradient";
+    case R::parameter:
+      return "parameter";
+    case R::activation:
+      return "activation";
+    case R::activation_gradient:
+      return "activation_gradient";
+    case R::loss:
+      return "loss";
+    case R::norm:
+      return "norm";
+    case R::token:
+      return "token";
+    case R::routing:
+      return "routing";
+    case R::optimizer_state:
+      return "optimizer_state";
+    case R::checkpoint:
+      return "checkpoint";
+    case R::control:
+      return "control";
+  }
+  return "?";
+}
+
 void store_rank(store::Writer& writer, int64_t global_pid, const annotate::Rank& r) {
   writer.create(TableId::TAUT_RANK);
   // A restarted rank replaces the process that died: one row a rank.
@@ -95,7 +126,8 @@ void store_microbatch(store::Writer& writer, int64_t event, const annotate::Micr
 int64_t store_collective(store::Writer& writer, int64_t event, const annotate::Collective& c) {
   return writer.insert(TableId::TAUT_COLLECTIVE,
                        {event, c.rank, name_of(c.op), c.group_id, c.group_size, c.seq, c.bytes, name_of(c.dtype),
-                        c.tensor_id, c.tensor_version, c.peer, c.is_async});
+                        c.tensor_id, c.tensor_version, c.peer, c.is_async, /*waitStart=*/Value(), /*waitEnd=*/Value(),
+                        name_of(c.reason), c.first_element, c.elements});
 }
 
 void store_tensor_use(store::Writer& writer, int64_t event, const annotate::TensorUse& u) {

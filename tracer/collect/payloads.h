@@ -17,6 +17,7 @@ namespace taut::collect {
 const char* name_of(annotate::CollectiveOp op);
 const char* name_of(annotate::DType dtype);
 const char* name_of(annotate::LoaderPhase phase);
+const char* name_of(annotate::Reason reason);
 
 /// The payload as its struct, or nothing if it is of another schema or too short.
 template <class P>

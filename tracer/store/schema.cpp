@@ -75,7 +75,7 @@ constexpr std::array<Table, kTableCount> kTables = {{
      "eventId INTEGER NOT NULL, rank INTEGER NOT NULL, op TEXT NOT NULL, groupId INTEGER NOT NULL, "
      "groupSize INTEGER NOT NULL, seq INTEGER NOT NULL, bytes INTEGER NOT NULL, dtype TEXT NOT NULL, "
      "tensorId INTEGER NOT NULL, tensorVersion INTEGER NOT NULL, peer INTEGER NOT NULL, isAsync INTEGER NOT NULL, "
-     "waitStart INTEGER, waitEnd INTEGER"},
+     "waitStart INTEGER, waitEnd INTEGER, reason TEXT, firstElement INTEGER, elements INTEGER"},
     {TableId::TAUT_MICROBATCH, "TAUT_MICROBATCH",
      "eventId INTEGER NOT NULL, rank INTEGER NOT NULL, step INTEGER NOT NULL, microbatch INTEGER NOT NULL, "
      "stage INTEGER NOT NULL, chunk INTEGER NOT NULL, pass TEXT NOT NULL"},
