@@ -60,7 +60,13 @@ int dry_run(const config::Config& config, std::vector<std::string> worker, Forma
     worker.insert(worker.end(), {"--dry-run", "--set", "world_size=" + std::to_string(config.world_size)});
     const std::string found = output_of(worker, exit_code);
     if (!json) std::cout << found << std::flush;
-    if (json && exit_code == kOk) layout["built"] = config::Json::parse(found, nullptr, false);
+    if (json && exit_code == kOk) {
+      config::Json built = config::Json::parse(found, nullptr, /*allow_exceptions=*/false);
+      if (built.is_discarded())
+        throw Error("taut-worker's look at the ranks' parts is not JSON",
+                    "build taut and taut-worker anew, from one source");
+      layout["built"] = std::move(built);
+    }
   }
   if (json) std::cout << layout.dump(2) << std::endl;
   return exit_code == kOk ? kOk : 1;

@@ -28,6 +28,7 @@ std::string variable(const char* name) {
 //   stubborn      ignore SIGTERM and SIGINT from now on
 //   polite        exit 0 on SIGINT or SIGTERM from now on
 //   say=TEXT      a line on stderr
+//   print=TEXT    a line on stdout
 //   touch=PATH    write PID, rank and environment into PATH.<rank>
 //   child         fork a process that waits for ever
 void act(const std::string& action) {
@@ -48,6 +49,8 @@ void act(const std::string& action) {
     for (const int number : {SIGINT, SIGTERM}) signal(number, [](int) { _exit(0); });
   } else if (action.starts_with("say=")) {
     std::fprintf(stderr, "%s\n", value().c_str());
+  } else if (action.starts_with("print=")) {
+    std::printf("%s\n", value().c_str());
   } else if (action.starts_with("touch=")) {
     std::ofstream out(value() + "." + std::to_string(rank) + ".part");
     for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",

@@ -139,12 +139,17 @@ TEST_F(TrainCommand, PrintsTheEffectiveConfig) {
 // The worker is asked once, not as a rank, and what it finds decides.
 TEST_F(TrainCommand, DryRunShowsTheLayoutAndStartsNoRank) {
   const std::string started = (dir_ / "looked").string();
-  const Outcome run = run_taut("train run.json --dry-run --nproc 2 --format json", "touch=" + started);
+  const Outcome run = run_taut("train run.json --dry-run --nproc 2 --format json", "print=[1] touch=" + started);
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_EQ(Json::parse(run.out)["mesh"]["dp"], 2);
+  EXPECT_EQ(Json::parse(run.out)["built"], Json::array({1}));
   EXPECT_FALSE(contains(read(started + ".0"), "WORLD_SIZE=2"));
   EXPECT_FALSE(fs::exists(started + ".1"));
   EXPECT_EQ(run_taut("train run.json --dry-run", "exit=1").exit_code, 1);
+  const Outcome garbled = run_taut("train run.json --dry-run --format json", "print=oops");
+  EXPECT_EQ(garbled.exit_code, 1);
+  EXPECT_EQ(garbled.out, "");
+  EXPECT_TRUE(contains(garbled.err, "not JSON")) << garbled.err;
 }
 
 TEST_F(TrainCommand, WrongUsageIsTwoLinesAndExitCode2) {
