@@ -66,7 +66,7 @@ std::vector<Key> model_keys() {
       {"model.attention", choice([](Config& c) { return &c.model.attention; }), any(), kExtension,
        "Which tokens a token may look at, of those before it."},
       {"model.attention_window", [](Config& c) { return &c.model.attention_window; }, between(1, 1e8), kExtension,
-       "Tokens that sliding_window and block_sparse attention look back."},
+       "sliding_window: tokens that a token sees, itself included; block_sparse: tokens a block (docs/attention.md)."},
       {"model.num_experts", [](Config& c) { return &c.model.num_experts; }, between(0, 1e5), kMegatron,
        "Experts of a mixture-of-experts MLP; 0 = dense."},
       {"model.moe_router_topk", [](Config& c) { return &c.model.moe_router_topk; }, at_least(1), kMegatron,

@@ -1,6 +1,7 @@
 #include "runtime/config/memory.h"
 
 #include <algorithm>
+#include <cmath>
 
 #include "runtime/config/model_math.h"
 #include "runtime/config/pipeline_math.h"
@@ -113,15 +114,15 @@ Sharing sharing(const Config& c) {
   return {ranks, ranks / static_cast<double>(c.parallel.expert_parallel_size)};
 }
 
-/// Weights under ZeRO 3: shards, and in full what is small enough to stay; the units that are gathered at a time.
+/// Weights under ZeRO 3, in elements: what is small enough to stay whole, and the units that are gathered.
 struct Stage3 {
-  double kept_whole = 0;     // elements
-  double gathered_unit = 0;  // elements of the largest unit
-  double gathered_all = 0;   // elements of all units
+  double kept_whole = 0;
+  double layer = 0;  // one layer's unit
+  double ends = 0;   // the embedding's and the head's
+  double all = 0;    // every unit together
 };
 Stage3 stage3_parts(const Config& c, int64_t pp, int64_t ep) {
   Stage3 parts;
-  double layer = 0, other = 0;
   const auto layers = static_cast<double>(layers_per_stage(c)[static_cast<size_t>(pp)]);
   for (const HeldTensors& tensors : held_tensors(c, pp, ep)) {
     const double elements = static_cast<double>(tensors.count) * static_cast<double>(tensors.elements);
@@ -129,11 +130,20 @@ Stage3 stage3_parts(const Config& c, int64_t pp, int64_t ep) {
       parts.kept_whole += elements;
       continue;
     }
-    parts.gathered_all += elements;
-    (tensors.in_layer ? layer : other) += tensors.in_layer ? elements / layers : elements;
+    parts.all += elements;
+    (tensors.in_layer ? parts.layer : parts.ends) += tensors.in_layer ? elements / layers : elements;
   }
-  parts.gathered_unit = std::max(layer, other);
   return parts;
+}
+
+/// Elements gathered at a time: the unit in use, and the next two as far as stage3_prefetch_bucket_size allows.
+double gathered_elements(const Config& c, const Stage3& parts, bool last) {
+  const ZeroOptimization& zero = c.zero_optimization;
+  if (!zero.reshard_after_forward) return parts.all;
+  const double in_use = last ? std::max(parts.ends, parts.layer) : parts.layer;
+  const double room = static_cast<double>(zero.stage3_prefetch_bucket_size);
+  const double ahead = zero.overlap_comm ? std::min(2.0, std::floor(room / std::max(parts.layer, 1.0))) : 0.0;
+  return std::min(in_use + ahead * parts.layer, parts.all);
 }
 
 void add_parameter_memory(MemoryEstimate& memory, const Config& c, const Sizes& z, int64_t pp, int64_t ep) {
@@ -147,15 +157,12 @@ void add_parameter_memory(MemoryEstimate& memory, const Config& c, const Sizes& 
   memory.gradients = 4.0 * (zero.stage >= 2 ? shard : whole);
   memory.optimizer = 8.0 * (zero.stage >= 1 ? shard : whole);
   if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
-  if (zero.stage >= 2 && ranks.dense > 1) {
-    memory.communication += 4.0 * std::min(static_cast<double>(zero.reduce_bucket_size), whole);
-  }
   if (zero.stage == 3 && ranks.dense > 1) {
     const Stage3 parts = stage3_parts(c, pp, ep);
-    memory.weights = 4.0 * (shard + parts.kept_whole);
+    memory.weights = 4.0 * (shard - parts.kept_whole / ranks.dense + parts.kept_whole);
     memory.weight_copies = 0;
-    const double live = zero.reshard_after_forward ? 2 * parts.gathered_unit : parts.gathered_all;
-    memory.communication += z.e * std::min(live, parts.gathered_all);
+    const bool last = pp + 1 == c.parallel.pipeline_parallel_size;
+    memory.communication += z.e * gathered_elements(c, parts, last);
   }
   if (zero.offload_optimizer.device == OffloadDevice::cpu) {
     const double states = zero.stage >= 1 ? shard : whole;
@@ -207,6 +214,22 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
     memory.logits += head;
   } else {
     memory.workspace = workspace;
+  }
+
+  // ZeRO 2 and 3 hold a bucket of gradients in full while backward fills it, most of all at its end, when one layer of
+  // the microbatch is left.
+  const Sharing ranks = sharing(c);
+  if (c.zero_optimization.stage >= 2 && ranks.dense > 1) {
+    const HeldParameters held = held_parameters(c, pp, ep);
+    const double bucket =
+        4.0 * std::min(static_cast<double>(c.zero_optimization.reduce_bucket_size), static_cast<double>(held.total()));
+    const double freed = (microbatch_layers - 1) * (layer - recomputed) + (head > workspace ? head - workspace : 0);
+    if (bucket > freed) {
+      memory.communication += bucket;
+      memory.activations -= (microbatch_layers - 1) * (layer - recomputed);
+      if (head > workspace) memory.logits -= head;
+      memory.workspace = workspace;
+    }
   }
   return memory;
 }

@@ -12,8 +12,9 @@
 //                its input 2f/t and the gate f/t, GELU its input
 //   the head     the final norm, e·h, and fp32 softmax over vocab/t with its gradient beside it
 // ZeRO (Rajbhandari et al., arXiv 1910.02054): stage 1 divides the moments by N, stage 2 the gradients, stage 3 the
-// weights; N = dp · cp for dense parameters, dp · cp / ep for experts.
-// A test trains small models and holds this against the allocator's peak: within 10 %.
+// weights; N = dp · cp for dense parameters, dp · cp / ep for experts. Stages 2 and 3 add a bucket of gradients in
+// full, stage 3 the gathered units: the one in use and two ahead. A test trains small models and holds this against the
+// allocator's peak: within 10 %.
 #pragma once
 
 #include <cstdint>

@@ -2,8 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <atomic>
+#include <exception>
 #include <limits>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "runtime/config/load.h"
@@ -17,7 +22,8 @@ namespace taut::data {
 namespace fs = std::filesystem;
 namespace {
 
-constexpr uint64_t kPieceBytes = 16 << 10;     // SentencePiece takes more than linear time
+constexpr uint64_t kPieceBytes = 16 << 10;  // SentencePiece takes more than linear time
+constexpr size_t kPiecesAtOnce = 1024;
 constexpr int64_t kLeastIdsForInt32 = 65'500;  // Megatron's choice of type
 constexpr uint64_t kMostTokensOfSequence = std::numeric_limits<int32_t>::max();
 constexpr const char* kWriteHint = "free space on this disk, or make the folder of the data or of the config writable";
@@ -36,6 +42,67 @@ size_t piece_length(std::string_view text) {
   const size_t newline = text.rfind('\n');
   return newline != std::string_view::npos ? newline + 1 : without_torn_end(text).size();
 }
+
+/// Text that is tokenized at once, and its ids.
+struct Piece {
+  std::string text;
+  std::vector<int64_t> ids;
+  bool ends_document = false;
+};
+
+/// Tokenizes the pieces on as many threads as there are cores.
+void encode(const Tokenizer& tokenizer, std::span<Piece> pieces) {
+  std::atomic<size_t> next = 0;
+  std::exception_ptr failure;
+  std::mutex mutex;
+  const auto work = [&] {
+    try {
+      for (size_t i = next++; i < pieces.size(); i = next++) {
+        tokenizer.encode(pieces[i].text, pieces[i].ids);
+        if (pieces[i].ends_document) pieces[i].ids.push_back(tokenizer.end_of_document());
+      }
+    } catch (...) {
+      const std::scoped_lock lock(mutex);
+      failure = std::current_exception();
+    }
+  };
+  {
+    std::vector<std::jthread> others;
+    const size_t threads = std::min<size_t>(std::max(1u, std::thread::hardware_concurrency()), pieces.size());
+    for (size_t i = 1; i < threads; ++i) others.emplace_back(work);
+    work();
+  }
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Goes over the corpus piece by piece.
+class PieceReader {
+ public:
+  explicit PieceReader(const Corpus& corpus, bool whole_characters)
+      : corpus_(corpus), whole_characters_(whole_characters) {}
+
+  /// Fills `pieces`, fewer at the end of the corpus.
+  void read(std::vector<Piece>& pieces) {
+    pieces.clear();
+    while (pieces.size() < kPiecesAtOnce && document_ < corpus_.documents().size()) {
+      const uint64_t bytes = corpus_.documents()[document_].bytes;
+      Piece& piece = pieces.emplace_back();
+      corpus_.read(document_, offset_, kPieceBytes, piece.text);
+      if (offset_ + piece.text.size() < bytes && whole_characters_) piece.text.resize(piece_length(piece.text));
+      offset_ += piece.text.size();
+      piece.ends_document = offset_ == bytes;
+      if (!piece.ends_document) continue;
+      ++document_;
+      offset_ = 0;
+    }
+  }
+
+ private:
+  const Corpus& corpus_;
+  bool whole_characters_;
+  size_t document_ = 0;
+  uint64_t offset_ = 0;
+};
 
 template <class Id>
 void write_ids(WholeFile& file, const std::vector<int64_t>& ids) {
@@ -90,37 +157,28 @@ Prepared prepare(const config::Config& config, const fs::path& config_folder,
   WholeFile bin(prepared.prefix.string() + ".bin", "the token file", kWriteHint);
   WholeFile idx(prepared.prefix.string() + ".idx", "the token index", kWriteHint);
   std::vector<int32_t> lengths;
-  std::vector<int64_t> boundaries{0}, ids;
-  std::string text;
+  std::vector<int64_t> boundaries{0};
   uint64_t length = 0;  // of the present sequence
-  const auto write = [&] {
-    // A sequence's length is an int32; a larger document goes on in another sequence.
-    if (length + ids.size() > kMostTokensOfSequence) {
-      lengths.push_back(static_cast<int32_t>(length));
-      length = 0;
-    }
-    prepared.type == TokenType::uint16 ? write_ids<uint16_t>(bin, ids) : write_ids<int32_t>(bin, ids);
-    length += ids.size();
-    prepared.tokens += ids.size();
-    ids.clear();
-  };
-  for (size_t index = 0; index < corpus.documents().size(); ++index) {
-    const uint64_t bytes = corpus.documents()[index].bytes;
-    for (uint64_t offset = 0; offset < bytes;) {
-      text.clear();
-      corpus.read(index, offset, kPieceBytes, text);
-      if (offset + text.size() < bytes && !tokenizer.is_byte()) text.resize(piece_length(text));
-      tokenizer.encode(text, ids);
-      write();
-      offset += text.size();
-      prepared.text_bytes += text.size();
-      if (progress) progress(prepared.text_bytes, corpus.bytes());
-    }
-    ids.push_back(tokenizer.end_of_document());
-    write();
+  const auto end_sequence = [&] {
     lengths.push_back(static_cast<int32_t>(length));
     length = 0;
-    boundaries.push_back(static_cast<int64_t>(lengths.size()));
+  };
+  PieceReader reader(corpus, !tokenizer.is_byte());
+  std::vector<Piece> pieces;
+  for (reader.read(pieces); !pieces.empty(); reader.read(pieces)) {
+    encode(tokenizer, pieces);
+    for (const Piece& piece : pieces) {
+      // A sequence's length is an int32; a larger document goes on in another sequence.
+      if (length + piece.ids.size() > kMostTokensOfSequence) end_sequence();
+      prepared.type == TokenType::uint16 ? write_ids<uint16_t>(bin, piece.ids) : write_ids<int32_t>(bin, piece.ids);
+      length += piece.ids.size();
+      prepared.tokens += piece.ids.size();
+      prepared.text_bytes += piece.text.size();
+      if (!piece.ends_document) continue;
+      end_sequence();
+      boundaries.push_back(static_cast<int64_t>(lengths.size()));
+    }
+    if (progress) progress(prepared.text_bytes, corpus.bytes());
   }
   write_index(idx, prepared.type, lengths, boundaries);
   prepared.file_bytes = bin.bytes() + idx.bytes();

@@ -21,12 +21,12 @@ struct Prepared {
 /// calls them, beside data.path; where that folder cannot be written to, in `config_folder`.
 std::filesystem::path prepared_prefix(const config::Config& config, const std::filesystem::path& config_folder);
 
-/// Tokenizes every document of data.path and writes the ids, an end-of-document token after each document, as uint16
-/// (int32 if the tokenizer has 65,500 ids or more); one sequence a document. A document above 16 KiB is tokenized in
-/// pieces that end with a line (as long as lines are shorter). The files replace older ones of their name, whole or not
-/// at all. The tokenizer's model must exist (ensure_tokenizer). `progress` hears how many bytes of how many have been
-/// read, after each piece. Throws taut::Error: what Corpus::open and Tokenizer throw, data.mock, data that are token
-/// files already, files that cannot be written.
+/// Tokenizes every document of data.path, on all cores, and writes the ids, an end-of-document token after each
+/// document, as uint16 (int32 if the tokenizer has 65,500 ids or more); one sequence a document. A document above 16
+/// KiB is tokenized in pieces that end with a line (as long as lines are shorter). The files replace older ones of
+/// their name, whole or not at all. The tokenizer's model must exist (ensure_tokenizer). `progress` hears how many
+/// bytes of how many have been read, from time to time. Throws taut::Error: what Corpus::open and Tokenizer throw,
+/// data.mock, data that are token files already, files that cannot be written.
 Prepared prepare(const config::Config& config, const std::filesystem::path& config_folder,
                  const std::function<void(uint64_t done, uint64_t total)>& progress = {});
 

@@ -45,19 +45,20 @@ struct ExchangeRows : torch::autograd::Function<ExchangeRows> {
     ctx->saved_data["ep"] = reinterpret_cast<int64_t>(ep);
     ctx->saved_data["to"] = rows_to;
     ctx->saved_data["from"] = rows_from;
-    return exchange(*ep, rows, rows_to, rows_from);
+    return exchange(*ep, rows, rows_to, rows_from, comm::Reason::activation);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     comm::Group& ep = *reinterpret_cast<comm::Group*>(ctx->saved_data["ep"].toInt());
-    return {exchange(ep, gradients[0], ctx->saved_data["from"].toIntVector(), ctx->saved_data["to"].toIntVector()),
+    return {exchange(ep, gradients[0], ctx->saved_data["from"].toIntVector(), ctx->saved_data["to"].toIntVector(),
+                     comm::Reason::activation_gradient),
             Variable(), Variable(), Variable()};
   }
   static at::Tensor exchange(comm::Group& ep, const at::Tensor& rows, const std::vector<int64_t>& to,
-                             const std::vector<int64_t>& from) {
+                             const std::vector<int64_t>& from, comm::Reason reason) {
     int64_t received = 0;
     for (const int64_t count : from) received += count;
     const at::Tensor output = at::empty({received, rows.size(1)}, rows.options());
-    comm::all_to_all(ep, output, rows.contiguous(), from, to, {.reason = comm::Reason::activation});
+    comm::all_to_all(ep, output, rows.contiguous(), from, to, {.reason = reason});
     return output;
   }
 };

@@ -24,6 +24,7 @@ MicrobatchFeed::MicrobatchFeed(const config::Config& config, comm::Communicator&
   if (!needed_ || at.tp != 0 || at.cp != 0 || first_step >= config.train_steps) return;
   loader_ =
       std::make_unique<data::Loader>(config, data::LoaderPlace{communicator.at().dp, communicator.rank()}, first_step);
+  if (device_.is_cuda()) pinned_.emplace(loader_->ring_memory());
 }
 
 at::Tensor MicrobatchFeed::load(int64_t step, int microbatch) {

@@ -12,6 +12,7 @@
 #include "runtime/comm/process_group.h"
 #include "runtime/config/config.h"
 #include "runtime/data/loader.h"
+#include "runtime/train/pinned_memory.h"
 
 namespace taut::train {
 
@@ -40,6 +41,7 @@ class MicrobatchFeed {
   std::optional<int64_t> end_of_document_;  // the label that is masked
   bool needed_;
   std::unique_ptr<data::Loader> loader_;
+  std::optional<PinnedMemory> pinned_;  // the loader's ring, for a GPU
 };
 
 }  // namespace taut::train

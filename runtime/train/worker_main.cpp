@@ -87,7 +87,10 @@ int main(int argc, char** argv) {
     if (const char* ops = std::getenv("TAUT_TORCH_OPS"); ops && std::string(ops) == "1") {
       taut::collect::install_torch_observer();
     }
-    taut::train::Trainer(config, environment, format == "json").run();
+    // Not destroyed when it fails: its process groups would wait for the other ranks before the error is printed.
+    auto* const trainer = new taut::train::Trainer(config, environment, format == "json");
+    trainer->run();
+    delete trainer;
   } catch (const taut::Error& failure) {
     leave(fail(failure.what(), failure.hint(), failure.exit_code()));
   } catch (const std::exception& failure) {

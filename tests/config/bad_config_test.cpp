@@ -1,4 +1,8 @@
 // Wrong configs: each must be refused, naming the key and what to do.
+#include <map>
+#include <regex>
+
+#include "runtime/config/keys.h"
 #include "tests/config/sample.h"
 
 namespace taut::config {
@@ -94,16 +98,91 @@ const BadConfig kBadConfigs[] = {
     {"TooFewRanks", R"({"elastic": {"min_ranks": 2}})", "elastic.min_ranks is 2", "1 or less"},
     {"WarmupTooLong", R"({"scheduler": {"type": "WarmupCosineLR", "params": {"warmup_num_steps": 500}}})",
      "scheduler.params.warmup_num_steps is 500", "train_steps"},
+    {"ContextParallelSequence", R"({"model": {"seq_length": 36}, "parallel": {"context_parallel_size": 4}})",
+     "parallel.context_parallel_size is 4: each rank takes two of 8 chunks", "such as 40"},
+    {"ContextParallelOddSequence", R"({"model": {"seq_length": 33}, "parallel": {"context_parallel_size": 2}})",
+     "model.seq_length = 33", "such as 36"},
+    {"SequenceParallelSequence",
+     R"({"model": {"seq_length": 30}, "parallel": {"tensor_parallel_size": 4, "sequence_parallel": true}})",
+     "= 30 tokens into parallel.tensor_parallel_size = 4 parts", "such as 32"},
+    {"SequenceParallelWithContext",
+     R"({"model": {"seq_length": 18},
+         "parallel": {"tensor_parallel_size": 4, "context_parallel_size": 3, "sequence_parallel": true}})",
+     "= 6 tokens into", "such as 24"},
+    {"SequenceParallelGathers",
+     R"({"parallel": {"tensor_parallel_size": 2, "sequence_parallel": true, "gather_output": true}})",
+     "parallel.sequence_parallel and parallel.gather_output", "set parallel.gather_output to false"},
+    {"VirtualStagesAlone", R"({"parallel": {"virtual_pipeline_stages": 2}})", "no pipeline to interleave",
+     "set parallel.virtual_pipeline_stages to 1"},
+    {"VirtualStagesOf1f1b", R"({"parallel": {"pipeline_parallel_size": 2, "virtual_pipeline_stages": 2}})",
+     "parallel.pipeline_schedule \"1f1b\" runs one chunk a stage", "\"interleaved_1f1b\""},
+    {"InterleavedOneChunk", R"({"parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "interleaved_1f1b"}})",
+     "needs 2 chunks a stage or more", "set parallel.virtual_pipeline_stages to 2"},
+    {"InterleavedLayers",
+     R"({"model": {"num_layers": 6}, "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "interleaved_1f1b",
+         "virtual_pipeline_stages": 2}})",
+     "model.num_layers is 6, which does not divide into", "a multiple such as 8"},
+    {"InterleavedLayerList",
+     R"({"parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "interleaved_1f1b",
+         "virtual_pipeline_stages": 2, "pipeline_layers": [2, 2]}})",
+     "parallel.pipeline_layers is set", "set parallel.pipeline_layers to null"},
+    {"InterleavedTooFewMicrobatches",
+     R"({"train_batch_size": 2, "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "interleaved_1f1b",
+         "virtual_pipeline_stages": 2}})",
+     "gradient_accumulation_steps is 1", "set gradient_accumulation_steps to 2 and train_batch_size to 4"},
+    {"InterleavedMicrobatches",
+     R"({"train_batch_size": 14, "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "interleaved_1f1b",
+         "virtual_pipeline_stages": 2}})",
+     "a multiple of parallel.pipeline_parallel_size = 2 microbatches", "set gradient_accumulation_steps to 8"},
+    {"ZeroBubbleRecomputes",
+     R"({"activation_checkpointing": {"mode": "full"},
+         "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "zero_bubble"}})",
+     "activation_checkpointing.mode is \"full\"", "\"selective\""},
+    {"ExpertParallelWithoutExperts", R"({"world_size": 2, "parallel": {"expert_parallel_size": 2}})",
+     "model.num_experts is 0", "set parallel.expert_parallel_size to 1"},
+    {"PlacementWithoutExperts", R"({"parallel": {"expert_placement": [[0]]}})", "parallel.expert_placement is set",
+     "null"},
+    {"ExpertsDoNotDivide", R"({"world_size": 4, "model": {"num_experts": 6}, "parallel": {"expert_parallel_size": 4}})",
+     "does not divide model.num_experts = 6", "set parallel.expert_parallel_size to 2"},
+    {"ExpertParallelRanks",
+     R"({"world_size": 2, "model": {"num_experts": 6}, "parallel": {"expert_parallel_size": 3}})",
+     "data × context parallel size = 2 × 1 = 2", "set parallel.expert_parallel_size to 2"},
+    {"ExpertParallelRanksWithContext",
+     R"({"world_size": 4, "model": {"num_experts": 6}, "parallel": {"expert_parallel_size": 3,
+         "context_parallel_size": 2}})",
+     "data × context parallel size = 2 × 2 = 4", "make that a multiple of 3"},
+    {"MoreExpertsATokenThanThereAre", R"({"model": {"num_experts": 2, "moe_router_topk": 3}})",
+     "model.moe_router_topk is 3", "set model.moe_router_topk to 2"},
+    {"PlacementLists",
+     R"({"world_size": 2, "model": {"num_experts": 4},
+         "parallel": {"expert_parallel_size": 2, "expert_placement": [[0, 1, 2, 3]]}})",
+     "has 1 lists for parallel.expert_parallel_size = 2", "null"},
+    {"PlacementTwice",
+     R"({"world_size": 2, "model": {"num_experts": 4},
+         "parallel": {"expert_parallel_size": 2, "expert_placement": [[0, 1], [1, 2]]}})",
+     "parallel.expert_placement[1] names expert 1, which is placed already", "each of the experts 0 to 3 once"},
+    {"PlacementLeavesOut",
+     R"({"world_size": 2, "model": {"num_experts": 4},
+         "parallel": {"expert_parallel_size": 2, "expert_placement": [[0, 1], [2]]}})",
+     "leaves out expert 3", "null"},
+    {"PlacementUnknown",
+     R"({"world_size": 2, "model": {"num_experts": 4},
+         "parallel": {"expert_parallel_size": 2, "expert_placement": [[0, 1], [2, 4]]}})",
+     "names expert 4, but model.num_experts is 4", "null"},
+    {"PlacementEmpty",
+     R"({"world_size": 2, "model": {"num_experts": 2},
+         "parallel": {"expert_parallel_size": 2, "expert_placement": [[0, 1], []]}})",
+     "parallel.expert_placement[1] is empty", "null"},
+    {"LossScale", R"({"fp16": {"enabled": true, "initial_scale_power": 2, "min_loss_scale": 8}})",
+     "fp16.min_loss_scale is 8", "set fp16.initial_scale_power to 3"},
+    {"LossScalePower", R"({"fp16": {"enabled": true, "initial_scale_power": 127}})", "fp16.initial_scale_power is 127",
+     "0 to 126"},
+    {"LossScaleWindow", R"({"fp16": {"loss_scale_window": 0}})", "fp16.loss_scale_window is 0", "1 or more"},
+    {"Window", R"({"model": {"attention_window": 0}})", "model.attention_window is 0", "1 to"},
+    {"Dropout", R"({"model": {"dropout": 1.0}})", "model.dropout is 1", "0 to"},
     // Not yet in the runtime.
-    {"Zero1", R"({"zero_optimization": {"stage": 1}})", "zero_optimization.stage 1", "zero_optimization.stage to 0"},
-    {"Offload", R"({"zero_optimization": {"offload_optimizer": {"device": "cpu"}}})", "not supported yet", "\"none\""},
-    {"ContextParallel", R"({"parallel": {"context_parallel_size": 2}})", "parallel.context_parallel_size 2", "to 1"},
-    {"Experts", R"({"model": {"num_experts": 4}})", "model.num_experts 4", "to 0"},
-    {"SequenceParallel", R"({"parallel": {"sequence_parallel": true}})", "parallel.sequence_parallel", "to false"},
-    {"Fp16", R"({"fp16": {"enabled": true}})", "fp16.enabled", "bf16.enabled"},
+    {"RouterTopk", R"({"model": {"num_experts": 4, "moe_router_topk": 5}})", "model.moe_router_topk is 5", "4"},
     {"Compression", R"({"communication": {"gradient_compression": "int8"}})", "int8", "\"none\""},
-    {"Recompute", R"({"activation_checkpointing": {"mode": "full"}})", "activation_checkpointing.mode", "\"none\""},
-    {"SlidingWindow", R"({"model": {"attention": "sliding_window"}})", "sliding_window", "\"dense\""},
     {"Lion", R"({"optimizer": {"type": "Lion"}})", "Lion", "AdamW"},
     {"Snapshots", R"({"checkpoint": {"dir": "c", "snapshot_interval_steps": 5}})", "checkpoint.snapshot_interval_steps",
      "to 0"},
@@ -130,6 +209,51 @@ TEST_P(BadConfigs, AreRefusedWithKeyAndHint) {
   EXPECT_PRED2(contains, error.hint(), bad.in_hint);
   EXPECT_FALSE(error.hint().empty());
   EXPECT_EQ(error.exit_code(), 1);
+}
+
+/// What a hint tells the reader to set: alternatives are parted by ", or", keys set together by " and ".
+std::vector<std::map<std::string, std::string>> suggested(const std::string& hint) {
+  static const std::regex assignment(
+      R"(([a-z_0-9]+(?:\.[a-z_0-9]+)*) to (?:a (?:divisor|multiple)(?: of [0-9]+)? such as )?("[^"]*"|[0-9.]+|null|true|false)(?![^,]*(?:more|less)))");
+  std::vector<std::map<std::string, std::string>> alternatives;
+  for (size_t start = 0; start < hint.size();) {
+    const size_t end = std::min(hint.find(", or ", start), hint.size());
+    const std::string part = hint.substr(start, end - start);
+    std::map<std::string, std::string> set;
+    for (std::sregex_iterator match(part.begin(), part.end(), assignment), none; match != none; ++match) {
+      if (find_key((*match)[1]) != nullptr) set[(*match)[1]] = (*match)[2];
+    }
+    if (!set.empty()) alternatives.push_back(set);
+    start = end + 5;
+  }
+  return alternatives;
+}
+
+// A neighbour that is itself refused would send its reader in circles.
+TEST(Hints, SuggestConfigsThatAreValid) {
+  size_t tried = 0;
+  for (const BadConfig& bad : kBadConfigs) {
+    const Json json = merge_patch(small_config(), Json::parse(bad.patch));
+    Config config;
+    try {
+      config = from_json(json, "/configs");
+    } catch (const Error&) {
+      continue;  // not a rule's: wrong by itself
+    }
+    const Error error = error_of([&] { validate(config); });
+    for (const auto& alternative : suggested(error.hint())) {
+      Json changed = json;
+      std::string what;
+      for (const auto& [key, value] : alternative) {
+        apply_override(changed, key + "=" + value);
+        what += " " + key + "=" + value;
+      }
+      ++tried;
+      Config again = from_json(changed, "/configs");
+      EXPECT_NO_THROW(validate(again)) << bad.name << ": " << error.what() << "\n" << error.hint() << "\ntried" << what;
+    }
+  }
+  EXPECT_GE(tried, 50u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Config, BadConfigs, testing::ValuesIn(kBadConfigs),

@@ -91,6 +91,11 @@ constexpr Case kCases[] = {
     {"Pipeline", R"({"world_size": 2, "gradient_accumulation_steps": 4, "parallel": {"pipeline_parallel_size": 2}})"},
     {"GpipeUneven", R"({"world_size": 2, "gradient_accumulation_steps": 2,
          "parallel": {"pipeline_parallel_size": 2, "pipeline_layers": [3, 1], "pipeline_schedule": "gpipe"}})"},
+    {"ZeroBubble", R"({"world_size": 2, "gradient_accumulation_steps": 4,
+         "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "zero_bubble"}})"},
+    {"ZeroOne", R"({"world_size": 2, "zero_optimization": {"stage": 1}})"},
+    {"ZeroThree",
+     R"({"world_size": 2, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1000}})"},
 };
 
 INSTANTIATE_TEST_SUITE_P(Layouts, MemoryModel, ::testing::ValuesIn(kCases),

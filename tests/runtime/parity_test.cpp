@@ -117,6 +117,33 @@ TEST(Parity, PipelineSchedulesWithChunksSplitBackwardsAndUnevenStages) {
                      merged(parallel(2, 2, merged(zero_bubble, {{"pipeline_layers", {3, 2}}})), kTwoMicrobatches)}});
 }
 
+// Auxiliary losses are means over a microbatch, so microbatches have the same size everywhere.
+TEST(Parity, ExpertsOverRanksInEveryCompany) {
+  const json experts = {
+      {"model",
+       {{"num_experts", 4}, {"moe_router_topk", 2}, {"moe_aux_loss_coeff", 0.02}, {"moe_z_loss_coeff", 0.002}}}};
+  const auto zero = [](int stage) { return json{{"zero_optimization", {{"stage", stage}}}}; };
+  const json ep = parallel(1, 1, {{"expert_parallel_size", 2}});
+  expect_same_runs(
+      experts,
+      {{"experts, dp 2, each holds all", 2, json::object()},
+       {"experts, ep 2", 2, ep},
+       {"experts, ep 2, uneven placement", 2,
+        parallel(1, 1, {{"expert_parallel_size", 2}, {"expert_placement", {{3, 0, 1}, {2}}}})},
+       {"experts, ep 2, zero 2", 2, merged(ep, zero(2))},
+       {"experts, ep 2 × edp 2, zero 3", 4, merged(ep, zero(3))},
+       {"experts, ep 2, recomputed", 2, merged(ep, {{"activation_checkpointing", {{"mode", "full"}}}})},
+       {"experts, cp 2 = ep 2", 2, parallel(1, 1, {{"expert_parallel_size", 2}, {"context_parallel_size", 2}})},
+       {"experts, tp 2, sequence parallel", 2, parallel(2, 1, {{"sequence_parallel", true}})},
+       {"experts, tp 2 × ep 2", 4, parallel(2, 1, {{"expert_parallel_size", 2}})},
+       {"experts, pp 2 × ep 2, zero_bubble", 4,
+        parallel(1, 2, {{"expert_parallel_size", 2}, {"pipeline_schedule", "zero_bubble"}})}});
+  expect_same_runs(
+      merged(experts, {{"model", {{"moe_router_topk", 1}, {"moe_capacity_factor", 1.0}}}}),
+      {{"capacity, ep 2", 2, ep},
+       {"capacity, cp 2 = ep 2", 2, parallel(1, 1, {{"expert_parallel_size", 2}, {"context_parallel_size", 2}})}});
+}
+
 /// The largest difference between tensors of the same name in two checkpoints' weights.
 double weight_difference(const fs::path& a, const fs::path& b, size_t& compared) {
   const checkpoint::SafetensorsFile first(a), second(b);

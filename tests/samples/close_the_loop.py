@@ -137,7 +137,7 @@ def main():
     parser.add_argument("--bars", action="store_true")
     args = parser.parse_args()
     loop = Loop(args)
-    for name in args.sample or [*FAULTY, "healthy", "parallel_3d", "sparse_attention"]:
+    for name in args.sample or [*FAULTY, "healthy", "parallel_3d", "sparse_attention", "mixture_of_experts"]:
         (loop.faulty if name in FAULTY else loop.healthy)(name)
     if loop.failures:
         sys.exit("\n".join(["", "failed:"] + loop.failures))
