@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+
+#include "kernels/element.h"
+#include "kernels/instruction_set.h"
 
 namespace taut::kernels {
 
@@ -25,20 +27,24 @@ struct AdamWFactors {
 };
 AdamWFactors adamw_factors(const AdamWStep& step);
 
+/// Where the new parameters are written as well, rounded to `type`, in the same pass: `count` elements. Null = nowhere.
+struct LowPrecisionCopy {
+  void* out = nullptr;
+  Element type = Element::bf16;
+};
+
 /// All pointers to `count` floats of host memory. `stream` is ignored; it is there so that both twins look the same.
 /// Takes the fastest instruction set that the processor has.
 void adamw_cpu(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-               const AdamWStep& step, void* stream = nullptr);
+               const AdamWStep& step, void* stream = nullptr, const LowPrecisionCopy& copy = {});
 
 /// All pointers to `count` floats of device memory; asynchronous on `stream` (a cudaStream_t). Throws taut::Error when
 /// the launch fails, and always in a build without nvcc.
 void adamw_cuda(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-                const AdamWStep& step, void* stream = nullptr);
+                const AdamWStep& step, void* stream = nullptr, const LowPrecisionCopy& copy = {});
 
-/// The instruction sets of the CPU twin, for tests: each gives the same result up to rounding.
-enum class InstructionSet { plain, avx2, avx512 };
-std::vector<InstructionSet> supported_instruction_sets();
+/// The CPU twin with a chosen instruction set, for tests.
 void adamw_cpu_with(InstructionSet set, float* parameter, const float* gradient, float* moment1, float* moment2,
-                    int64_t count, const AdamWStep& step);
+                    int64_t count, const AdamWStep& step, const LowPrecisionCopy& copy = {});
 
 }  // namespace taut::kernels

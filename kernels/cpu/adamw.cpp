@@ -2,39 +2,36 @@
 
 #include <cmath>
 
+#include "kernels/cpu/vectorised.h"
+
 namespace taut::kernels {
 namespace {
 
-// One plain loop, compiled three times: the compiler vectorises it for the instruction set of the function that it is
-// inlined into.
-inline __attribute__((always_inline)) void adamw_loop(float* __restrict parameter, const float* __restrict gradient,
-                                                      float* __restrict moment1, float* __restrict moment2,
-                                                      int64_t count, const AdamWFactors& f) {
+struct NoCopy {
+  TAUT_INLINE void operator()(int64_t, float) const {}
+};
+
+template <class Copy>
+TAUT_INLINE void adamw_loop(float* __restrict parameter, const float* __restrict gradient, float* __restrict moment1,
+                            float* __restrict moment2, int64_t count, const AdamWFactors f, Copy copy) {
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * f.gradient_scale;
     const float m = moment1[i] * f.beta1 + g * f.one_minus_beta1;
     const float v = moment2[i] * f.beta2 + g * g * f.one_minus_beta2;
     moment1[i] = m;
     moment2[i] = v;
-    parameter[i] = parameter[i] * f.decay - f.step_size * m / (std::sqrt(v) * f.inverse_sqrt_correction2 + f.eps);
+    const float p = parameter[i] * f.decay - f.step_size * m / (std::sqrt(v) * f.inverse_sqrt_correction2 + f.eps);
+    parameter[i] = p;
+    copy(i, p);
   }
 }
 
-void adamw_plain(float* p, const float* g, float* m, float* v, int64_t n, const AdamWFactors& f) {
-  adamw_loop(p, g, m, v, n, f);
+template <class T>
+TAUT_INLINE void adamw_and_copy(float* p, const float* g, float* m, float* v, T* __restrict out, int64_t count,
+                                const AdamWFactors& f) {
+  adamw_loop(
+      p, g, m, v, count, f, [out](int64_t i, float value) __attribute__((always_inline)) { store(out + i, value); });
 }
-
-#if defined(__x86_64__)
-__attribute__((target("avx2,fma"))) void adamw_avx2(float* p, const float* g, float* m, float* v, int64_t n,
-                                                    const AdamWFactors& f) {
-  adamw_loop(p, g, m, v, n, f);
-}
-
-__attribute__((target("avx512f,avx512vl,avx512dq,fma,prefer-vector-width=512"))) void adamw_avx512(
-    float* p, const float* g, float* m, float* v, int64_t n, const AdamWFactors& f) {
-  adamw_loop(p, g, m, v, n, f);
-}
-#endif
 
 }  // namespace
 
@@ -52,34 +49,26 @@ AdamWFactors adamw_factors(const AdamWStep& s) {
           float(s.gradient_scale)};
 }
 
-std::vector<InstructionSet> supported_instruction_sets() {
-  std::vector<InstructionSet> sets{InstructionSet::plain};
-#if defined(__x86_64__)
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) {
-    sets.push_back(InstructionSet::avx2);
-    if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq")) {
-      sets.push_back(InstructionSet::avx512);
-    }
-  }
-#endif
-  return sets;
-}
-
-void adamw_cpu_with(InstructionSet set, float* parameter, const float* gradient, float* moment1, float* moment2,
-                    int64_t count, const AdamWStep& step) {
+void adamw_cpu_with(InstructionSet set, float* p, const float* g, float* m, float* v, int64_t count,
+                    const AdamWStep& step, const LowPrecisionCopy& copy) {
   const AdamWFactors f = adamw_factors(step);
-#if defined(__x86_64__)
-  if (set == InstructionSet::avx512) return adamw_avx512(parameter, gradient, moment1, moment2, count, f);
-  if (set == InstructionSet::avx2) return adamw_avx2(parameter, gradient, moment1, moment2, count, f);
-#endif
-  (void)set;
-  adamw_plain(parameter, gradient, moment1, moment2, count, f);
+  run_with(
+      set, [=]() __attribute__((always_inline)) {
+        if (!copy.out) {
+          adamw_loop(p, g, m, v, count, f, NoCopy{});
+        } else if (copy.type == Element::bf16) {
+          adamw_and_copy(p, g, m, v, static_cast<Bf16*>(copy.out), count, f);
+        } else if (copy.type == Element::fp16) {
+          adamw_and_copy(p, g, m, v, static_cast<Fp16*>(copy.out), count, f);
+        } else {
+          adamw_and_copy(p, g, m, v, static_cast<float*>(copy.out), count, f);
+        }
+      });
 }
 
 void adamw_cpu(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-               const AdamWStep& step, void*) {
-  static const InstructionSet best = supported_instruction_sets().back();
-  adamw_cpu_with(best, parameter, gradient, moment1, moment2, count, step);
+               const AdamWStep& step, void*, const LowPrecisionCopy& copy) {
+  adamw_cpu_with(best_instruction_set(), parameter, gradient, moment1, moment2, count, step, copy);
 }
 
 }  // namespace taut::kernels

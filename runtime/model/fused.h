@@ -1,17 +1,23 @@
-// Two steps of the model as single autograd operations: one pass over memory each way instead of seven.
+// Steps of the model as single autograd operations over kernels/: one pass over memory each way instead of several.
+// Without a kernel for the device (meta tensors of a dry run) they are their composition.
 #pragma once
 
 #include <torch/types.h>
 
 namespace taut::model {
 
-/// RMSNorm (Zhang & Sennrich, arXiv 1910.07467) over the last dimension: x / sqrt(mean(x²) + epsilon) · weight.
-/// fp32 in and out.
-at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon);
+/// RMSNorm (Zhang & Sennrich, arXiv 1910.07467) over the last dimension: x / sqrt(mean(x²) + epsilon) · weight. Input
+/// and weight are fp32; the result is of type `output`, fp32, bf16 or fp16: what the consumer reads.
+at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon,
+                    at::ScalarType output = at::kFloat);
 
-/// Rotary position embedding (Su et al., arXiv 2104.09864) of `input` [batch, seq, heads, head_dim], fp32 or bf16:
-/// out[i] = x[i]·cos − x[i + half]·sin, out[i + half] = x[i + half]·cos + x[i]·sin for i < half = head_dim / 2.
+/// Rotary position embedding (Su et al., arXiv 2104.09864) of `input` [batch, seq, heads, head_dim], fp32, bf16 or
+/// fp16: out[i] = x[i]·cos − x[i + half]·sin, out[i + half] = x[i + half]·cos + x[i]·sin for i < half = head_dim / 2.
 /// `cos`, `sin` are fp32 [seq, half]. Computed in fp32, returned packed in the input's type.
 at::Tensor rope(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin);
+
+/// silu(gate) · up (Shazeer, arXiv 2002.05202) of `gate_up` [.., 2 · n], gate first: [.., n] of the same type, fp32,
+/// bf16 or fp16. Computed in fp32.
+at::Tensor swiglu(const at::Tensor& gate_up);
 
 }  // namespace taut::model

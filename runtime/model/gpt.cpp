@@ -202,8 +202,7 @@ at::Tensor GptStage::attend(const at::Tensor& qkv) const {
 
 at::Tensor GptStage::activate(const at::Tensor& up) const {
   if (shape_.activation == config::Activation::gelu) return at::gelu(up);
-  const auto halves = up.chunk(2, -1);
-  return at::silu(halves[0]) * halves[1];
+  return swiglu(up);
 }
 
 at::Tensor GptStage::drop(const at::Tensor& input, const MicrobatchId& id, int64_t layer, int64_t site) const {

@@ -1,7 +1,11 @@
 #include "runtime/parallel/tensor_parallel.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/autocast_mode.h>
 
+#include <algorithm>
+
+#include "kernels/cross_entropy.h"
 #include "runtime/parallel/linear.h"
 
 namespace taut::parallel {
@@ -149,37 +153,74 @@ struct SliceToTensorParallel : torch::autograd::Function<SliceToTensorParallel> 
   }
 };
 
-struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
-  static Variable forward(AutogradContext* ctx, const Variable& logits, const Variable& labels, int64_t vocab,
-                          TensorParallel* tp) {
-    const int64_t rows = logits.size(-1), first = rows * tp->rank();
-    const int64_t held = std::clamp<int64_t>(vocab - first, 0, rows);
-    at::Tensor shifted = logits.to(at::kFloat, /*non_blocking=*/false, /*copy=*/true);
-    if (held < rows) shifted.narrow(-1, held, rows - held).fill_(-std::numeric_limits<float>::infinity());
-    at::Tensor largest = std::get<0>(shifted.max(-1));
-    comm::all_reduce(*tp->group, largest, comm::Reduce::max, {.reason = comm::Reason::loss});
-    shifted.sub_(largest.unsqueeze(-1));
+kernels::Logits logits_of(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab, int rank) {
+  const int64_t width = logits.size(-1), first = width * rank;
+  const kernels::Element type = logits.scalar_type() == at::kBFloat16 ? kernels::Element::bf16
+                                : logits.scalar_type() == at::kHalf   ? kernels::Element::fp16
+                                                                      : kernels::Element::fp32;
+  return {logits.data_ptr(), type,  logits.size(0), width, std::clamp<int64_t>(vocab - first, 0, width),
+          first,             labels.const_data_ptr<int64_t>()};
+}
 
-    const at::Tensor is_masked = labels < 0;
-    const at::Tensor is_here = (labels >= first).logical_and(labels < first + held);
-    const at::Tensor index = at::where(is_here, labels - first, at::zeros_like(labels)).unsqueeze(-1);
-    const at::Tensor here = is_here.to(at::kFloat);
-    const at::Tensor label_logit = shifted.gather(-1, index).squeeze(-1);
-    shifted.exp_();
-    // A rank that holds padding alone has −inf as label logit; it is not the label's owner.
-    const at::Tensor sums = at::stack({shifted.sum(-1), at::where(is_here, label_logit, at::zeros_like(label_logit))});
-    comm::all_reduce(*tp->group, sums, comm::Reduce::sum, {.reason = comm::Reason::loss});
-    shifted.div_(sums[0].unsqueeze(-1));
-    ctx->save_for_backward({shifted, index, here, is_masked});
-    ctx->saved_data["dtype"] = static_cast<int64_t>(logits.scalar_type());
-    return (sums[0].log() - sums[1]).masked_fill_(is_masked, 0);
+/// Calls `part` with the logits' rows from `first` on, a share of them per thread.
+template <class Part>
+void for_rows(const kernels::Logits& logits, Part part) {
+  at::parallel_for(0, logits.rows, std::max<int64_t>(1, 16384 / logits.width), [&](int64_t first, int64_t last) {
+    kernels::Logits rows = logits;
+    rows.values = static_cast<char*>(logits.values) + first * logits.width * kernels::bytes_of(logits.type);
+    rows.labels += first;
+    rows.rows = last - first;
+    part(first, rows);
+  });
+}
+
+// Everything runs on the default stream, which is stream 0. A dry run's tensors have shapes alone: nothing to compute.
+struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
+  static Variable forward(AutogradContext* ctx, const Variable& input, const Variable& labels, int64_t vocab,
+                          TensorParallel* tp) {
+    const at::Tensor logits = input.contiguous();
+    const at::Tensor statistics = at::empty({3, logits.size(0)}, logits.options().dtype(at::kFloat));
+    if (!logits.is_meta()) {
+      const kernels::Logits work = logits_of(logits, labels, vocab, tp->rank());
+      float *largest = statistics[0].data_ptr<float>(), *sum = statistics[1].data_ptr<float>(),
+            *label = statistics[2].data_ptr<float>();
+      if (logits.is_cuda()) {
+        kernels::cross_entropy_forward_cuda(work, {largest, sum, label});
+      } else {
+        for_rows(work, [&](int64_t first, const kernels::Logits& rows) {
+          kernels::cross_entropy_forward_cpu(rows, {largest + first, sum + first, label + first});
+        });
+      }
+    }
+    at::Tensor largest = statistics[0], sums = statistics.narrow(0, 1, 2);
+    if (tp->size() > 1) {
+      largest = largest.clone();
+      comm::all_reduce(*tp->group, largest, comm::Reduce::max, {.reason = comm::Reason::loss});
+      sums[0].mul_((statistics[0] - largest).exp_());
+      comm::all_reduce(*tp->group, sums, comm::Reduce::sum, {.reason = comm::Reason::loss});
+    }
+    const at::Tensor log_sum_exp = sums[0].log().add_(largest);
+    ctx->save_for_backward({logits, labels, log_sum_exp});
+    ctx->saved_data["vocab"] = vocab;
+    keep(ctx, tp);
+    return (log_sum_exp - sums[1]).masked_fill_(labels < 0, 0);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const auto saved = ctx->get_saved_variables();
-    at::Tensor gradient = saved[0].scatter_add(-1, saved[1], saved[2].neg().unsqueeze(-1));
-    gradient.mul_(gradients[0].masked_fill(saved[3], 0).unsqueeze(-1));
-    const auto dtype = static_cast<at::ScalarType>(ctx->saved_data["dtype"].toInt());
-    return {gradient.to(dtype), Variable(), Variable(), Variable()};
+    const at::Tensor logits = saved[0].detach(), &labels = saved[1], &log_sum_exp = saved[2];
+    const at::Tensor gradient = gradients[0].contiguous();
+    if (!logits.is_meta()) {
+      const kernels::Logits work = logits_of(logits, labels, ctx->saved_data["vocab"].toInt(), kept(ctx).rank());
+      const float *joined = log_sum_exp.const_data_ptr<float>(), *scale = gradient.const_data_ptr<float>();
+      if (logits.is_cuda()) {
+        kernels::cross_entropy_backward_cuda(work, joined, scale);
+      } else {
+        for_rows(work, [&](int64_t first, const kernels::Logits& rows) {
+          kernels::cross_entropy_backward_cpu(rows, joined + first, scale + first);
+        });
+      }
+    }
+    return {logits, Variable(), Variable(), Variable()};
   }
 };
 
@@ -254,9 +295,6 @@ at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& 
 
 at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab,
                                         TensorParallel& tp) {
-  if (tp.size() == 1) {
-    return at::cross_entropy_loss(logits.to(at::kFloat), labels, {}, at::Reduction::None, /*ignore_index=*/-1);
-  }
   return VocabParallelCrossEntropy::apply(logits, labels, vocab, &tp);
 }
 

@@ -93,6 +93,7 @@ at::Tensor vocab_parallel_embedding(const at::Tensor& weight, const at::Tensor& 
 
 /// −log softmax(logits)[label] of each token, fp32 [tokens]; 0, and no gradient, where the label is negative (masked).
 /// `logits` [tokens, vocab_rows] holds this rank's columns of `vocab`; labels [tokens] int64. Computed in fp32.
+/// Backward writes the gradient over the logits: they may be read until then, and backward runs once.
 at::Tensor vocab_parallel_cross_entropy(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab,
                                         TensorParallel& tp);
 
