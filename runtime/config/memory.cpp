@@ -54,8 +54,8 @@ double recomputed_attention_bytes(const Config& c, const Sizes& z) {
 }
 
 double mlp_bytes(const Config& c, const Sizes& z) {
-  // SwiGLU: gate and up in one tensor, the gate after SiLU, their product. GELU: input and output.
-  return z.n * z.e * z.f * (c.model.activation == Activation::swiglu ? 4.0 : 2.0);
+  // SwiGLU: gate and up in one tensor, and what it makes of them. GELU: input and output.
+  return z.n * z.e * z.f * (c.model.activation == Activation::swiglu ? 3.0 : 2.0);
 }
 
 /// What a layer keeps from forward to backward, bytes.
@@ -199,17 +199,16 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   if (stages > 1 && schedule == PipelineSchedule::zero_bubble)
     waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
   memory.activations += waiting * microbatch_layers * waiting_bytes(c, z);
-  const double softmax = 4.0 * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
+  const double logits = z.e * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
   if (last) {
     memory.activations += heads * (stream + norm_output) + waiting * norm_output;
-    memory.logits = (heads - 1) * softmax + waiting * z.e * z.n * z.V;
+    memory.logits = (heads - 1 + waiting) * logits;
   }
 
   // The step's peak is where backward begins: in the head, or in the last layer once the head's tensors are gone.
-  // In the head: softmax, its gradient, and the gradient of the logits; the parallel form works in place but returns a
-  // copy.
+  // In the head: the logits, over which cross-entropy writes their gradient.
   const double workspace = recomputed + layer_workspace(c, z);
-  const double head = last ? (z.t > 1 ? 2 * softmax + (z.e == 2.0 ? softmax / 2 : 0) : 3 * softmax) : 0;
+  const double head = last ? logits : 0;
   if (head > workspace) {
     memory.logits += head;
   } else {

@@ -9,8 +9,8 @@
 //   a layer      per token: two norms, each with its fp32 input (4h) and statistics; the products' inputs e·h (query,
 //                key, value and up projection), e·ad/t (output), e·f/t (down); attention keeps what flash attention
 //                needs (Dao et al., arXiv 2205.14135): query, key, value, output and 4a/t of log-sum-exp; SwiGLU keeps
-//                its input 2f/t and the gate f/t, GELU its input
-//   the head     the final norm, e·h, and fp32 softmax over vocab/t with its gradient beside it
+//                its input 2f/t, GELU its input
+//   the head     the final norm, e·h, and the logits e·vocab/t, which their gradient overwrites
 // ZeRO (Rajbhandari et al., arXiv 1910.02054): stage 1 divides the moments by N, stage 2 the gradients, stage 3 the
 // weights; N = dp · cp for dense parameters, dp · cp / ep for experts. Stages 2 and 3 add a bucket of gradients in
 // full, stage 3 the gathered units: the one in use and two ahead. A test trains small models and holds this against the
@@ -30,7 +30,7 @@ struct MemoryEstimate {
   double gradients = 0;
   double optimizer = 0;
   double activations = 0;    // kept from forward to backward, over the microbatches in flight
-  double logits = 0;         // last stage: logits, softmax and their gradients
+  double logits = 0;         // last stage: logits, then their gradient in the same place
   double communication = 0;  // gathered weights (ZeRO 3), buckets that are copies, pipeline and ring buffers
   double workspace = 0;      // backward's own temporaries in the layer that needs most
   double host = 0;           // offloaded masters, moments and gradients; on a machine without GPU it is the same memory

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/model/fused.h"
 #include "runtime/model/grouped_linear.h"
 #include "runtime/model/moe_dispatch.h"
 #include "runtime/model/moe_router.h"
@@ -107,13 +108,7 @@ at::Tensor MoeLayer::experts(const at::Tensor& rows, const std::vector<int64_t>&
     return cast;
   };
   const at::Tensor up = grouped_linear(rows, in_type(up_), rows_per_expert);
-  at::Tensor active;
-  if (shape_.activation == config::Activation::gelu) {
-    active = at::gelu(up);
-  } else {
-    const auto halves = up.chunk(2, -1);
-    active = at::silu(halves[0]) * halves[1];
-  }
+  const at::Tensor active = shape_.activation == config::Activation::gelu ? at::gelu(up) : swiglu(up);
   return grouped_linear(active, in_type(down_), rows_per_expert);
 }
 
