@@ -153,13 +153,18 @@ struct SliceToTensorParallel : torch::autograd::Function<SliceToTensorParallel> 
   }
 };
 
-kernels::Logits logits_of(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab, int rank) {
+kernels::Logits logits_of(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab, int64_t rank) {
   const int64_t width = logits.size(-1), first = width * rank;
   const kernels::Element type = logits.scalar_type() == at::kBFloat16 ? kernels::Element::bf16
                                 : logits.scalar_type() == at::kHalf   ? kernels::Element::fp16
                                                                       : kernels::Element::fp32;
-  return {logits.data_ptr(), type,  logits.size(0), width, std::clamp<int64_t>(vocab - first, 0, width),
-          first,             labels.const_data_ptr<int64_t>()};
+  return {logits.data_ptr(),
+          type,
+          logits.size(0),
+          width,
+          std::clamp<int64_t>(vocab - first, 0, width),
+          first,
+          labels.const_data_ptr<int64_t>()};
 }
 
 /// Calls `part` with the logits' rows from `first` on, a share of them per thread.
@@ -176,9 +181,9 @@ void for_rows(const kernels::Logits& logits, Part part) {
 
 // Everything runs on the default stream, which is stream 0. A dry run's tensors have shapes alone: nothing to compute.
 struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossEntropy> {
-  static Variable forward(AutogradContext* ctx, const Variable& input, const Variable& labels, int64_t vocab,
+  static Variable forward(AutogradContext* ctx, const Variable& input, const Variable& targets, int64_t vocab,
                           TensorParallel* tp) {
-    const at::Tensor logits = input.contiguous();
+    const at::Tensor logits = input.contiguous(), labels = targets.contiguous();
     const at::Tensor statistics = at::empty({3, logits.size(0)}, logits.options().dtype(at::kFloat));
     if (!logits.is_meta()) {
       const kernels::Logits work = logits_of(logits, labels, vocab, tp->rank());
@@ -202,7 +207,7 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     const at::Tensor log_sum_exp = sums[0].log().add_(largest);
     ctx->save_for_backward({logits, labels, log_sum_exp});
     ctx->saved_data["vocab"] = vocab;
-    keep(ctx, tp);
+    ctx->saved_data["rank"] = static_cast<int64_t>(tp->rank());
     return (log_sum_exp - sums[1]).masked_fill_(labels < 0, 0);
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
@@ -210,7 +215,8 @@ struct VocabParallelCrossEntropy : torch::autograd::Function<VocabParallelCrossE
     const at::Tensor logits = saved[0].detach(), &labels = saved[1], &log_sum_exp = saved[2];
     const at::Tensor gradient = gradients[0].contiguous();
     if (!logits.is_meta()) {
-      const kernels::Logits work = logits_of(logits, labels, ctx->saved_data["vocab"].toInt(), kept(ctx).rank());
+      const kernels::Logits work =
+          logits_of(logits, labels, ctx->saved_data["vocab"].toInt(), ctx->saved_data["rank"].toInt());
       const float *joined = log_sum_exp.const_data_ptr<float>(), *scale = gradient.const_data_ptr<float>();
       if (logits.is_cuda()) {
         kernels::cross_entropy_backward_cuda(work, joined, scale);
