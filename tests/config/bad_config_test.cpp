@@ -181,7 +181,6 @@ const BadConfig kBadConfigs[] = {
     {"Window", R"({"model": {"attention_window": 0}})", "model.attention_window is 0", "1 to"},
     {"Dropout", R"({"model": {"dropout": 1.0}})", "model.dropout is 1", "0 to"},
     // Not yet in the runtime.
-    {"RouterTopk", R"({"model": {"num_experts": 4, "moe_router_topk": 5}})", "model.moe_router_topk is 5", "4"},
     {"Compression", R"({"communication": {"gradient_compression": "int8"}})", "int8", "\"none\""},
     {"Lion", R"({"optimizer": {"type": "Lion"}})", "Lion", "AdamW"},
     {"Snapshots", R"({"checkpoint": {"dir": "c", "snapshot_interval_steps": 5}})", "checkpoint.snapshot_interval_steps",
