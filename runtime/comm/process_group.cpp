@@ -114,7 +114,19 @@ LaunchEnvironment read_launch_environment() {
   return e;
 }
 
+namespace {
+
+/// c10d's flight recorder keeps a stack for every operation, and nothing here reads them. It also inserts into a map
+/// before it takes its lock, which crashes a process whose threads are ranks. It reads its variable once, at the first
+/// operation; a user's own setting stays.
+void turn_off_flight_recorder() {
+  setenv("TORCH_FR_BUFFER_SIZE", "0", /*replace=*/0);
+}
+
+}  // namespace
+
 Rendezvous Rendezvous::tcp(const LaunchEnvironment& e, double timeout_s) {
+  turn_off_flight_recorder();
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(e.master_port);
   options.isServer = e.rank == 0 && !e.agent_store;
@@ -136,6 +148,7 @@ Rendezvous Rendezvous::tcp(const LaunchEnvironment& e, double timeout_s) {
 }
 
 Rendezvous Rendezvous::in_process() {
+  turn_off_flight_recorder();
   return Rendezvous(std::make_shared<Impl>(c10::make_intrusive<c10d::HashStore>()));
 }
 
