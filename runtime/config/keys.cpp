@@ -183,7 +183,7 @@ std::vector<Key> zero_keys() {
        "Gathered elements kept at a time."},
       {"zero_optimization.stage3_param_persistence_threshold",
        [](Config& c) { return &c.zero_optimization.stage3_param_persistence_threshold; }, at_least(0), kDeepSpeed,
-       "Tensors with fewer elements stay whole."},
+       "Tensors of at most so many elements stay whole."},
       {"zero_optimization.reshard_after_forward", [](Config& c) { return &c.zero_optimization.reshard_after_forward; },
        any(), kExtension, "Free gathered weights between forward and backward."},
       {"zero_optimization.offload_optimizer.device",

@@ -8,10 +8,12 @@
 #include "kernels/rms_norm.h"
 #include "kernels/rope.h"
 #include "kernels/swiglu.h"
+#include "runtime/parallel/element.h"
 
 namespace taut::model {
 namespace {
 
+using parallel::element_of;
 using torch::autograd::AutogradContext;
 using torch::autograd::Variable;
 using torch::autograd::variable_list;
@@ -21,13 +23,6 @@ constexpr void* kStream = nullptr;
 
 bool has_kernel(const at::Tensor& tensor) {
   return tensor.is_cpu() || tensor.is_cuda();
-}
-
-kernels::Element element_of(const at::Tensor& tensor) {
-  if (tensor.scalar_type() == at::kBFloat16) return kernels::Element::bf16;
-  if (tensor.scalar_type() == at::kHalf) return kernels::Element::fp16;
-  TORCH_CHECK(tensor.scalar_type() == at::kFloat, "fp32, bf16 or fp16 expected, not ", tensor.scalar_type());
-  return kernels::Element::fp32;
 }
 
 template <class T>

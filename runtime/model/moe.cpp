@@ -31,7 +31,7 @@ class WithoutAutocast {
 
 RouterSettings router_settings(const config::Model& shape) {
   return {shape.num_experts, shape.moe_router_topk, shape.moe_capacity_factor, shape.moe_aux_loss_coeff,
-          shape.moe_z_loss_coeff};
+          shape.moe_z_loss_coeff, shape.attention != config::Attention::sliding_window};
 }
 
 }  // namespace

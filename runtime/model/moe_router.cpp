@@ -34,7 +34,7 @@ struct ChunkCounts {
 };
 
 /// `mask` int64 [batch, seq_local, experts]. Without cp a "chunk" is the whole rank's part.
-ChunkCounts count_chunks(const at::Tensor& mask, comm::Group* cp) {
+ChunkCounts count_chunks(const at::Tensor& mask, comm::Group* cp, bool zig_zag) {
   const int64_t batch = mask.size(0), experts = mask.size(2);
   ChunkCounts counts;
   if (!cp || cp->size() == 1) {
@@ -43,17 +43,20 @@ ChunkCounts count_chunks(const at::Tensor& mask, comm::Group* cp) {
     counts.total = counts.here[0];
     return counts;
   }
-  // Rank r holds chunks r and 2·cp − 1 − r of every sequence, one after the other.
-  const int64_t ranks = cp->size(), own = cp->rank();
-  const at::Tensor mine = mask.view({batch, 2, mask.size(1) / 2, experts}).sum(2).contiguous();
-  at::Tensor all = at::empty({ranks * batch, 2, experts}, mine.options());
+  // Of every sequence rank r holds chunk r and, zig-zag, chunk 2 · cp − 1 − r after it.
+  const int64_t ranks = cp->size(), own = cp->rank(), held = zig_zag ? 2 : 1, chunks = held * ranks;
+  const at::Tensor mine = mask.view({batch, held, mask.size(1) / held, experts}).sum(2).contiguous();
+  at::Tensor all = at::empty({ranks * batch, held, experts}, mine.options());
   comm::all_gather_into_tensor(*cp, all, mine, {.reason = comm::Reason::routing});
-  all = all.view({ranks, batch, 2, experts});
-  const at::Tensor first = all.select(2, 0), second = all.select(2, 1).flip(0);  // in the order of the sequence
-  const at::Tensor ordered = at::cat({first, second}).transpose(0, 1).reshape({batch * 2 * ranks, experts});
-  const at::Tensor before = (ordered.cumsum(0) - ordered).view({batch, 2 * ranks, experts});
-  counts.here = mine.view({2 * batch, experts});
-  counts.before = at::stack({before.select(1, own), before.select(1, 2 * ranks - 1 - own)}, 1).view({-1, experts});
+  all = all.view({ranks, batch, held, experts});
+  at::Tensor ordered = all.select(2, 0);  // [chunks, batch, experts], in the order of the sequence
+  if (zig_zag) ordered = at::cat({ordered, all.select(2, 1).flip(0)});
+  ordered = ordered.transpose(0, 1).reshape({batch * chunks, experts});
+  const at::Tensor before = (ordered.cumsum(0) - ordered).view({batch, chunks, experts});
+  counts.here = mine.view({held * batch, experts});
+  counts.before = before.narrow(1, own, 1);
+  if (zig_zag) counts.before = at::cat({counts.before, before.narrow(1, chunks - 1 - own, 1)}, 1);
+  counts.before = counts.before.reshape({-1, experts});
   counts.total = ordered.sum(0);
   return counts;
 }
@@ -85,7 +88,8 @@ Routing route(const at::Tensor& logits, const RouterSettings& settings, comm::Gr
         at::zeros({tokens, settings.experts}, flat.options().dtype(at::kLong)).scatter_(-1, routing.chosen, 1);
     const bool across_ranks = settings.capacity_factor || settings.aux_loss_coeff > 0;
     const ChunkCounts counts =
-        count_chunks(mask.view({logits.size(0), logits.size(1), settings.experts}), across_ranks ? cp : nullptr);
+        count_chunks(mask.view({logits.size(0), logits.size(1), settings.experts}), across_ranks ? cp : nullptr,
+                     settings.zig_zag);
     total = counts.total;
 
     at::Tensor taken = mask;

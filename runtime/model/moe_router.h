@@ -33,6 +33,7 @@ struct RouterSettings {
   int64_t experts = 0, topk = 1;
   std::optional<double> capacity_factor;  // none = dropless
   double aux_loss_coeff = 0, z_loss_coeff = 0;
+  bool zig_zag = true;  // how cp divides a sequence, see context_parallel.h; false = one contiguous chunk a rank
 };
 
 /// tokens = batch · seq_local, in memory order of the input.
@@ -48,7 +49,7 @@ struct Routing {
 /// Room of one expert: ceil(factor · topk · tokens / experts), at least 1.
 int64_t expert_capacity(double factor, int64_t topk, int64_t tokens, int64_t experts);
 
-/// `logits` fp32 [batch, seq_local, experts]; `cp` (null = one rank) holds the other parts of the sequences, zig-zag.
+/// `logits` fp32 [batch, seq_local, experts]; `cp` (null = one rank) holds the other parts of the sequences.
 Routing route(const at::Tensor& logits, const RouterSettings& settings, comm::Group* cp);
 
 /// Returns `output` unchanged; in backward `loss` receives `gradient`.

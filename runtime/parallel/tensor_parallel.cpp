@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "kernels/cross_entropy.h"
+#include "runtime/parallel/element.h"
 #include "runtime/parallel/linear.h"
 
 namespace taut::parallel {
@@ -155,11 +156,8 @@ struct SliceToTensorParallel : torch::autograd::Function<SliceToTensorParallel> 
 
 kernels::Logits logits_of(const at::Tensor& logits, const at::Tensor& labels, int64_t vocab, int64_t rank) {
   const int64_t width = logits.size(-1), first = width * rank;
-  const kernels::Element type = logits.scalar_type() == at::kBFloat16 ? kernels::Element::bf16
-                                : logits.scalar_type() == at::kHalf   ? kernels::Element::fp16
-                                                                      : kernels::Element::fp32;
   return {logits.data_ptr(),
-          type,
+          element_of(logits),
           logits.size(0),
           width,
           std::clamp<int64_t>(vocab - first, 0, width),

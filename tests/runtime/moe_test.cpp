@@ -61,10 +61,19 @@ at::Tensor output_gradient_of(const config::Model& shape, int microbatch) {
   return random({kBatch, shape.seq_length, shape.hidden_size}, 200 + microbatch);
 }
 
-/// Rank `rank`'s part of a sequence that `ranks` share zig-zag.
-at::Tensor part_of_sequence(const at::Tensor& full, int rank, int ranks) {
-  const int64_t chunk = full.size(1) / (2 * ranks);
-  return at::cat({full.narrow(1, rank * chunk, chunk), full.narrow(1, (2 * ranks - 1 - rank) * chunk, chunk)}, 1);
+/// Where cp rank `rank`'s equally long pieces of a sequence begin: zig-zag, or one piece under a sliding window.
+std::vector<int64_t> pieces_of_sequence(const config::Model& shape, int rank, int ranks) {
+  if (shape.attention == config::Attention::sliding_window) return {rank * shape.seq_length / ranks};
+  const int64_t chunk = shape.seq_length / (2 * ranks);
+  return {rank * chunk, (2 * ranks - 1 - rank) * chunk};
+}
+
+at::Tensor part_of_sequence(const config::Model& shape, const at::Tensor& full, int rank, int ranks) {
+  std::vector<at::Tensor> parts;
+  const std::vector<int64_t> pieces = pieces_of_sequence(shape, rank, ranks);
+  const int64_t length = full.size(1) / (ranks * static_cast<int64_t>(pieces.size()));
+  for (const int64_t first : pieces) parts.push_back(full.narrow(1, first, length));
+  return at::cat(parts, 1);
 }
 
 struct Gradients {
@@ -164,9 +173,9 @@ Gradients run_layout(const config::Model& shape, const Layout& layout,
             });
         std::vector<at::Tensor> inputs, outputs;
         for (int m = dp; m < kMicrobatches; m += layout.dp) {
-          inputs.push_back(part_of_sequence(input_of(shape, m), cp, layout.cp).requires_grad_());
+          inputs.push_back(part_of_sequence(shape, input_of(shape, m), cp, layout.cp).requires_grad_());
           outputs.push_back(layer.forward(inputs.back(), kAuxScale));
-          outputs.back().backward(part_of_sequence(output_gradient_of(shape, m), cp, layout.cp));
+          outputs.back().backward(part_of_sequence(shape, output_gradient_of(shape, m), cp, layout.cp));
         }
         const at::NoGradGuard no_grad;
         const std::lock_guard lock(mutex);
@@ -184,14 +193,15 @@ Gradients run_layout(const config::Model& shape, const Layout& layout,
         }
         size_t i = 0;
         for (int m = dp; m < kMicrobatches; m += layout.dp, ++i) {
-          const int64_t chunk = shape.seq_length / (2 * layout.cp);
-          for (int half = 0; half < 2; ++half) {
-            const int64_t first = (half == 0 ? cp : 2 * layout.cp - 1 - cp) * chunk;
+          const std::vector<int64_t> pieces = pieces_of_sequence(shape, cp, layout.cp);
+          const int64_t length = inputs[i].size(1) / static_cast<int64_t>(pieces.size());
+          for (size_t piece = 0; piece < pieces.size(); ++piece) {
+            const int64_t from = static_cast<int64_t>(piece) * length, to = pieces[piece];
             if (tp == layout.tp - 1) {  // a rank other than the first, where there is one
-              result.of["input"][m].narrow(1, first, chunk).add_(inputs[i].grad().narrow(1, half * chunk, chunk));
+              result.of["input"][m].narrow(1, to, length).add_(inputs[i].grad().narrow(1, from, length));
             }
             if (tp == 0) {
-              result.of["output"][m].narrow(1, first, chunk).add_(outputs[i].narrow(1, half * chunk, chunk));
+              result.of["output"][m].narrow(1, to, length).add_(outputs[i].narrow(1, from, length));
             }
           }
         }
@@ -266,6 +276,8 @@ TEST(MixtureOfExperts, CapacityDropsTheSameTokensOnEveryLayout) {
     expect_all_layouts_equal(
         shape, {{1, 1, 1, 1}, {2, 1, 1, 2}, {2, 1, 2, 2}, {1, 2, 1, 1}, {1, 2, 1, 2}, {1, 4, 1, 4}}, "capacity");
   }
+  shape.attention = config::Attention::sliding_window;  // cp ranks then hold other tokens
+  expect_all_layouts_equal(shape, {{1, 2, 1, 1}, {1, 4, 1, 4}}, "capacity, sliding window");
   const Gradients expected = reference(shape);
   int64_t dropped = 0;
   for (const int64_t count : expected.dropped) dropped += count;
