@@ -5,6 +5,7 @@
 
 #include "runtime/config/model_math.h"
 #include "runtime/config/pipeline_math.h"
+#include "runtime/config/pipeline_passes.h"
 
 namespace taut::config {
 namespace {
@@ -75,13 +76,17 @@ double waiting_bytes(const Config& c, const Sizes& z) {
   return z.n * z.e * (inputs + gradients);
 }
 
+/// Whether weight gradients wait for passes of their own. Then a microbatch's may come after the next one's, so that
+/// whole gradients accumulate over the step at every ZeRO stage.
+bool splits_backward(const Config& c) {
+  return c.parallel.pipeline_parallel_size > 1 && splits_backward(c.parallel.pipeline_schedule);
+}
+
 /// What backward needs at most beside what forward kept, in one layer: the stream's gradient and the MLP's, and the
 /// down projection's input where its weight gradient waits.
 double layer_workspace(const Config& c, const Sizes& z) {
-  const bool waits =
-      c.parallel.pipeline_schedule == PipelineSchedule::zero_bubble && c.parallel.pipeline_parallel_size > 1;
   const double gated = c.model.activation == Activation::swiglu ? 2.0 : 1.0;
-  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (gated + (waits ? 1.0 : 0.0)));
+  return z.n * (4.0 * z.h * z.stream + z.e * z.f * (gated + (splits_backward(c) ? 1.0 : 0.0)));
 }
 
 /// Messages that a stage receives ahead, in hidden states: two from each neighbour.
@@ -154,7 +159,8 @@ void add_parameter_memory(MemoryEstimate& memory, const Config& c, const Sizes& 
   const double whole = dense + experts, shard = dense / ranks.dense + experts / ranks.experts;
 
   memory.weights = 4.0 * whole;
-  memory.gradients = 4.0 * (zero.stage >= 2 ? shard : whole);
+  const bool divided = zero.stage >= 2 && ranks.dense > 1;
+  memory.gradients = 4.0 * ((divided ? shard : 0) + (!divided || splits_backward(c) ? whole : 0));
   memory.optimizer = 8.0 * (zero.stage >= 1 ? shard : whole);
   if (z.e == 2.0) memory.weight_copies = 2.0 * static_cast<double>(held.matrices + held.experts);
   if (zero.stage == 3 && ranks.dense > 1) {
@@ -196,7 +202,7 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   const PipelineSchedule schedule = c.parallel.pipeline_schedule;
   const double heads = stages > 1 && schedule == PipelineSchedule::gpipe ? microbatches : 1;
   double waiting = 0;
-  if (stages > 1 && schedule == PipelineSchedule::zero_bubble)
+  if (splits_backward(c))
     waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
   memory.activations += waiting * microbatch_layers * waiting_bytes(c, z);
   const double logits = z.e * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
@@ -218,7 +224,7 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   // ZeRO 2 and 3 hold a bucket of gradients in full while backward fills it, most of all at its end, when one layer of
   // the microbatch is left.
   const Sharing ranks = sharing(c);
-  if (c.zero_optimization.stage >= 2 && ranks.dense > 1) {
+  if (c.zero_optimization.stage >= 2 && ranks.dense > 1 && !splits_backward(c)) {
     const HeldParameters held = held_parameters(c, pp, ep);
     const double bucket =
         4.0 * std::min(static_cast<double>(c.zero_optimization.reduce_bucket_size), static_cast<double>(held.total()));

@@ -93,6 +93,8 @@ constexpr Case kCases[] = {
          "parallel": {"pipeline_parallel_size": 2, "pipeline_layers": [3, 1], "pipeline_schedule": "gpipe"}})"},
     {"ZeroBubble", R"({"world_size": 2, "gradient_accumulation_steps": 4,
          "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "zero_bubble"}})"},
+    {"ZeroBubbleZeroTwo", R"({"world_size": 4, "gradient_accumulation_steps": 4, "zero_optimization": {"stage": 2},
+         "parallel": {"pipeline_parallel_size": 2, "pipeline_schedule": "zero_bubble"}})"},
     {"ZeroOne", R"({"world_size": 2, "zero_optimization": {"stage": 1}})"},
     {"ZeroThree",
      R"({"world_size": 2, "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 1000}})"},
