@@ -174,7 +174,7 @@ std::vector<Key> zero_keys() {
       {"zero_optimization.reduce_bucket_size", [](Config& c) { return &c.zero_optimization.reduce_bucket_size; },
        at_least(1), kDeepSpeed, "Elements per gradient reduction."},
       {"zero_optimization.allgather_bucket_size", [](Config& c) { return &c.zero_optimization.allgather_bucket_size; },
-       at_least(1), kDeepSpeed, "Elements per weight all-gather."},
+       at_least(1), kDeepSpeed, "No effect: weights are gathered in the buckets of reduce_bucket_size."},
       {"zero_optimization.stage3_prefetch_bucket_size",
        [](Config& c) { return &c.zero_optimization.stage3_prefetch_bucket_size; }, at_least(0), kDeepSpeed,
        "Elements gathered ahead of use."},
