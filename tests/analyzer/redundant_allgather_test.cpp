@@ -1,6 +1,8 @@
 // The redundant-allgather rule: content identity decides, not names.
 #include <gtest/gtest.h>
 
+#include <cstdio>
+
 #include "analyzer/analyzer.h"
 #include "tests/analyzer/trace_builder.h"
 
@@ -16,18 +18,26 @@ struct Run {
   bool mark_uses = true;
   bool same_content = false;  // every gather of a step has the first one's content
   double late_us = 0;         // rank 1 issues that much later
+  bool zero3 = false;         // data parallel under ZeRO 3, two microbatches a step, instead of tensor parallel
 };
 
 // Two tensor-parallel ranks; a step is `gathers` × (compute, gather), the gather blocking.
 void write(TraceBuilder& trace, const Run& run) {
-  trace.config(
-      {{"model",
-        {{"hidden_size", 64}, {"num_layers", 2}, {"num_attention_heads", 2}, {"seq_length", 64}, {"vocab_size", 512}}},
-       {"data", {{"path", "/data"}}},
-       {"world_size", 2},
-       {"train_batch_size", 8},
-       {"train_micro_batch_size_per_gpu", 8},
-       {"parallel", {{"tensor_parallel_size", 2}, {"gather_output", true}}}});
+  nlohmann::json config = {
+      {"model",
+       {{"hidden_size", 64}, {"num_layers", 2}, {"num_attention_heads", 2}, {"seq_length", 64}, {"vocab_size", 512}}},
+      {"data", {{"path", "/data"}}},
+      {"world_size", 2},
+      {"train_batch_size", 8},
+      {"train_micro_batch_size_per_gpu", 8},
+      {"parallel", {{"tensor_parallel_size", 2}, {"gather_output", true}}}};
+  if (run.zero3) {
+    config["model"]["num_layers"] = 8;
+    config["train_micro_batch_size_per_gpu"] = 2;
+    config["zero_optimization"] = {{"stage", 3}, {"stage3_param_persistence_threshold", 0}};
+    config.erase("parallel");
+  }
+  trace.config(config);
   for (int r = 0; r < 2; ++r) {
     trace.rank(r, 0, r);
     double now = 0;
@@ -108,6 +118,22 @@ TEST(RedundantAllgather, FindsContentGatheredAgain) {
   EXPECT_NE(findings[0].title.find("again"), std::string::npos);
   EXPECT_NEAR(findings[0].cost_ms_per_step, 1.5, 1e-6);  // three of four
   EXPECT_TRUE(findings[0].suggestions.at(0).patch.empty());
+}
+
+TEST(RedundantAllgather, WeightsUnderZeroThreeCanBeKept) {
+  // Two microbatches gather four times: of three repeats (500 µs each) backward's two go.
+  const auto findings = findings_of({.used_share = 1.0, .same_content = true, .zero3 = true});
+  ASSERT_EQ(findings.size(), 1u);
+  EXPECT_NEAR(findings[0].cost_ms_per_step, 1.5, 1e-6);
+  ASSERT_EQ(findings[0].suggestions.size(), 1u);
+  const Suggestion& s = findings[0].suggestions[0];
+  EXPECT_EQ(s.patch, nlohmann::ordered_json::parse(R"({"zero_optimization":{"reshard_after_forward":false}})"));
+  EXPECT_NEAR(s.predicted.step_ms, 6.0 - 1.0, 1e-6);
+  // All 8 layers and the embedding stay gathered in fp32, instead of the unit in use and the two layers ahead of it. A
+  // layer: query, key, value, output 4 h², SwiGLU 12 h², two norms.
+  double more = 0;
+  ASSERT_EQ(std::sscanf(s.risk.c_str(), "Takes %lf MiB more", &more), 1) << s.risk;
+  EXPECT_NEAR(more, 4 * (5 * (16 * 64 * 64 + 2 * 64) + 512 * 64) / 1048576.0, 0.05);
 }
 
 TEST(RedundantAllgather, LeavesNeededGathersAlone) {

@@ -20,6 +20,7 @@ RULES = ["loader-stall", "redundant-allgather", "pipeline-bubble"]
 FAULTY = {
     "loader_stall": ("loader-stall", 1.5),
     "redundant_allgather": ("redundant-allgather", 1.1),
+    "zero3_gathers": ("redundant-allgather", 1.15),
     "pipeline_bubble": ("pipeline-bubble", 1.15),
 }
 PREDICTION_ERROR = 0.25
