@@ -1,5 +1,6 @@
 #include "runtime/train/step_line.h"
 
+#include <algorithm>
 #include <cstdio>
 #include <nlohmann/json.hpp>
 
@@ -26,6 +27,23 @@ std::string step_json(const StepReport& r) {
                                 {"memory_allocated_bytes", r.memory_allocated_bytes},
                                 {"memory_peak_bytes", r.memory_peak_bytes}}
       .dump();
+}
+
+std::string run_text(std::vector<double> step_ms, double step_tokens) {
+  const size_t steps = step_ms.size();
+  char text[160];
+  if (steps == 1) {
+    std::snprintf(text, sizeof text, "1 step: %.1f ms (warm-up)", step_ms[0]);
+    return text;
+  }
+  const double first = step_ms[0];
+  step_ms.erase(step_ms.begin());
+  const auto middle = step_ms.begin() + static_cast<std::ptrdiff_t>(step_ms.size() / 2);
+  std::nth_element(step_ms.begin(), middle, step_ms.end());
+  std::snprintf(text, sizeof text,
+                "%zu steps: the first took %.1f ms (warm-up), the others %.1f ms in the median, %.0f tokens/s", steps,
+                first, *middle, step_tokens / *middle * 1e3);
+  return text;
 }
 
 }  // namespace taut::train

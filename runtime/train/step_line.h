@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace taut::train {
 
@@ -19,5 +20,9 @@ std::string step_text(const StepReport& report);
 /// One JSON object with step, loss, grad_norm, lr, tokens_per_s, step_ms, mfu, memory_allocated_bytes,
 /// memory_peak_bytes; numbers that are not finite are null.
 std::string step_json(const StepReport& report);
+
+/// "30 steps: the first took 812.3 ms (warm-up), the others 456.0 ms in the median, 8982 tokens/s"; without newline.
+/// `step_ms` of one step at least, `step_tokens` of each.
+std::string run_text(std::vector<double> step_ms, double step_tokens);
 
 }  // namespace taut::train

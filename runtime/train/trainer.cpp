@@ -190,12 +190,15 @@ void Trainer::print_start() const {
 
 void Trainer::run() {
   print_start();
+  std::vector<double> step_ms;
   for (int64_t step = first_step_; step < config_.train_steps; ++step) {
     const StepReport report = train_step(step);
     if (!reports_) continue;
     std::printf("%s\n", (json_ ? step_json(report) : step_text(report)).c_str());
     std::fflush(stdout);
+    step_ms.push_back(report.step_ms);
   }
+  if (!json_ && !step_ms.empty()) std::printf("%s\n", run_text(step_ms, step_tokens_).c_str());
   if (!config_.checkpoint.dir.empty() && last_saved_ < std::max(first_step_, config_.train_steps)) {
     save(std::max(first_step_, config_.train_steps));
   }

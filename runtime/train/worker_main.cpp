@@ -4,17 +4,16 @@
 #include <torch/types.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <iostream>
 #include <optional>
 #include <string>
-#include <thread>
 #include <vector>
 
 #include "runtime/comm/process_group.h"
 #include "runtime/config/load.h"
+#include "runtime/launch/placement.h"
 #include "runtime/train/allocated_memory.h"
 #include "runtime/train/dry_run.h"
 #include "runtime/train/trainer.h"
@@ -78,11 +77,9 @@ int main(int argc, char** argv) {
     if (no_training) steps.reset();
     taut::config::Config config = taut::config::load_file(config_file, overrides, environment.world_size, steps);
     if (no_training) config.train_steps = 0;
+    const int threads = taut::launch::bind_rank(environment.local_rank, environment.local_world_size);
     // An explicit OMP_NUM_THREADS is the user's word (LibTorch reads it); otherwise the ranks of this machine share it.
-    if (const char* threads = std::getenv("OMP_NUM_THREADS"); !threads || !*threads) {
-      const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-      at::set_num_threads(std::max(1, cores / environment.local_world_size));
-    }
+    if (const char* asked = std::getenv("OMP_NUM_THREADS"); !asked || !*asked) at::set_num_threads(threads);
     at::set_num_interop_threads(1);
     if (const char* ops = std::getenv("TAUT_TORCH_OPS"); ops && std::string(ops) == "1") {
       taut::collect::install_torch_observer();
