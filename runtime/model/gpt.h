@@ -105,7 +105,8 @@ class GptStage {
   at::Tensor layer_forward(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
   at::Tensor mlp(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
   at::Tensor attend(const at::Tensor& qkv) const;
-  at::Tensor normalize(const at::Tensor& input, const Norm& norm) const;
+  at::ScalarType product_type() const;  // what matrix products read: autocast's type, or fp32
+  at::Tensor normalize(const at::Tensor& input, const Norm& norm, at::ScalarType output) const;
   at::Tensor activate(const at::Tensor& up) const;
   at::Tensor drop(const at::Tensor& input, const MicrobatchId& id, int64_t layer, int64_t site) const;
 

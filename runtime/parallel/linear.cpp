@@ -46,13 +46,6 @@ struct DeferringLinear : torch::autograd::Function<DeferringLinear> {
   }
 };
 
-/// The tensor as autocast would hand it to a matrix product; a leaf's cast comes from autocast's cache, once a step.
-at::Tensor as_product_operand(const at::Tensor& tensor) {
-  const at::DeviceType type = tensor.device().type();
-  if (!at::autocast::is_autocast_enabled(type)) return tensor;
-  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(type), tensor, type);
-}
-
 void accumulate(const at::Tensor& leaf, const at::Tensor& gradient) {
   at::Tensor& sum = leaf.mutable_grad();
   if (sum.defined()) {
@@ -106,6 +99,16 @@ int64_t DeferredWeightGradients::bytes() const {
   count(current_);
   for (const auto& [key, list] : finished_) count(list);
   return bytes;
+}
+
+at::Tensor as_product_operand(const at::Tensor& tensor) {
+  const at::DeviceType type = tensor.device().type();
+  if (!at::autocast::is_autocast_enabled(type)) return tensor;
+  return at::autocast::cached_cast(at::autocast::get_autocast_dtype(type), tensor, type);
+}
+
+bool weight_gradients_are_deferred() {
+  return t_active && at::GradMode::is_enabled();
 }
 
 at::Tensor linear(const at::Tensor& input, const at::Tensor& weight) {

@@ -57,6 +57,12 @@ class DeferredWeightGradients {
   std::map<std::pair<int, int>, std::vector<PendingWeightGradient>> finished_;  // by (chunk, microbatch)
 };
 
+/// `tensor` as autocast would hand it to a matrix product, differentiable; a leaf's cast comes from autocast's cache.
+at::Tensor as_product_operand(const at::Tensor& tensor);
+
+/// Whether linear() would defer a leaf's gradient now.
+bool weight_gradients_are_deferred();
+
 /// input [.., in] · weightᵀ [out, in] -> [.., out]: at::linear without a bias, under autocast too. Inside a
 /// DeferredWeightGradients::Scope the backward of a leaf weight is deferred, and `weight` gets no gradient from
 /// autograd; where the input needs no gradient, or the weight is no leaf, it is not deferred. Call it

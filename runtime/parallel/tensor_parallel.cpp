@@ -63,12 +63,22 @@ at::Tensor gathered_sequence(const at::Tensor& part, TensorParallel& tp, comm::C
   return parts.transpose(0, 1).reshape({batch, tp.size() * length, width});
 }
 
-at::Tensor reduce_scattered_sequence(const at::Tensor& whole, TensorParallel& tp, comm::ContentTag tag) {
+struct Scattering {
+  at::Tensor own;  // complete when `done` is
+  comm::Handle done;
+};
+
+Scattering reduce_scatter_sequence_async(const at::Tensor& whole, TensorParallel& tp, comm::ContentTag tag) {
   const int64_t batch = whole.size(0), length = whole.size(1) / tp.size(), width = whole.size(2);
   const at::Tensor parts = whole.view({batch, tp.size(), length, width}).transpose(0, 1).contiguous();
   const at::Tensor own = at::empty({batch, length, width}, whole.options());
-  comm::reduce_scatter(*tp.group, own, parts.flatten(0, 1), tag);
-  return own;
+  return {own, comm::reduce_scatter_async(*tp.group, own, parts.flatten(0, 1), tag)};
+}
+
+at::Tensor reduce_scattered_sequence(const at::Tensor& whole, TensorParallel& tp, comm::ContentTag tag) {
+  Scattering scattering = reduce_scatter_sequence_async(whole, tp, tag);
+  scattering.done.wait();
+  return scattering.own;
 }
 
 at::Tensor own_sequence(const at::Tensor& whole, TensorParallel& tp) {
@@ -99,6 +109,64 @@ struct ScatterSequence : torch::autograd::Function<ScatterSequence> {
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     return {gathered_sequence(gradients[0], kept(ctx), kActivationGradient), Variable(), Variable()};
+  }
+};
+
+/// Gather of the sequence and product with a weight in one, so that one travels while the other computes. Forward goes
+/// by chunks: samples of the batch, or stretches of a single sequence. Backward sends the input's gradient while it
+/// computes the weight's.
+struct GatherSequenceLinear : torch::autograd::Function<GatherSequenceLinear> {
+  static constexpr int64_t kMostChunks = 4, kLeastRows = 128;  // of a chunk, in each member's part
+
+  static Variable forward(AutogradContext* ctx, const Variable& input, const Variable& weight, TensorParallel* tp) {
+    keep(ctx, tp);
+    const at::Tensor part = input.contiguous();
+    const int64_t members = tp->size(), batch = part.size(0), length = part.size(1), width = part.size(2);
+    const at::Tensor whole = at::empty({batch, members * length, width}, part.options());
+    const at::Tensor output = at::empty({batch, members * length, weight.size(0)}, part.options());
+    // [batch, members, length, …]: a chunk is a part of dimension 0, or of dimension 2.
+    const at::Tensor whole_parts = whole.unflatten(1, {members, length});
+    const at::Tensor output_parts = output.unflatten(1, {members, length});
+    const int64_t dim = batch > 1 ? 0 : 1;
+    const int64_t chunks = std::clamp<int64_t>(batch * length / kLeastRows, 1, std::min(kMostChunks, part.size(dim)));
+    const auto pieces = at::tensor_split(part, chunks, dim);
+    std::vector<at::Tensor> gathered;
+    std::vector<comm::Handle> arrivals;
+    for (const at::Tensor& piece : pieces) {
+      gathered.push_back(at::empty({members, piece.size(0), piece.size(1), width}, part.options()));
+      arrivals.push_back(comm::all_gather_into_tensor_async(*tp->group, gathered.back().flatten(0, 1),
+                                                            piece.contiguous(), kActivation));
+    }
+    const at::Tensor transposed = weight.t();
+    int64_t first = 0;
+    for (size_t i = 0; i < pieces.size(); ++i) {
+      const int64_t count = pieces[i].size(dim);
+      arrivals[i].wait();
+      const at::Tensor rows = whole_parts.narrow(2 * dim, first, count);
+      rows.copy_(gathered[i].transpose(0, 1));
+      gathered[i].reset();
+      const at::Tensor products = output_parts.narrow(2 * dim, first, count);
+      // Both are runs of whole rows: one of all the chunk's samples, or one a member.
+      for (int64_t run = 0; run < (dim == 0 ? 1 : members); ++run) {
+        at::Tensor out = (dim == 0 ? products : products.select(1, run)).view({-1, output.size(2)});
+        at::mm_out(out, (dim == 0 ? rows : rows.select(1, run)).view({-1, width}), transposed);
+      }
+      first += count;
+    }
+    ctx->save_for_backward({whole, weight});
+    return output;
+  }
+
+  static variable_list backward(AutogradContext* ctx, variable_list gradients) {
+    TensorParallel& tp = kept(ctx);
+    const auto saved = ctx->get_saved_variables();
+    const at::Tensor &whole = saved[0], &weight = saved[1];
+    const at::Tensor gradient = gradients[0].reshape({-1, weight.size(0)});
+    Scattering input =
+        reduce_scatter_sequence_async(at::mm(gradient, weight).view(whole.sizes()), tp, kActivationGradient);
+    const at::Tensor weight_gradient = at::mm(gradient.t(), whole.view({-1, whole.size(2)}));
+    input.done.wait();
+    return {input.own, weight_gradient, Variable()};
   }
 };
 
@@ -272,9 +340,14 @@ ColumnParallelLinear::ColumnParallelLinear(const std::string& name, at::Tensor w
 }
 
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
-  const at::Tensor whole =
-      tp_->sequence_parallel ? gather_sequence(in_compute_type(input), *tp_) : copy_to_tensor_parallel(input, *tp_);
-  const at::Tensor output = parallel::linear(whole, weight_);
+  at::Tensor output;
+  if (!tp_->sequence_parallel || tp_->size() == 1) {
+    output = parallel::linear(copy_to_tensor_parallel(input, *tp_), weight_);
+  } else if (weight_gradients_are_deferred()) {
+    output = parallel::linear(gather_sequence(in_compute_type(input), *tp_), weight_);
+  } else {
+    output = GatherSequenceLinear::apply(in_compute_type(input), as_product_operand(weight_), tp_);
+  }
   if (!tp_->gather_output) return output;
   const int64_t version = ++calls_;
   const comm::ContentTag tag{output_id_, version, comm::Reason::activation},

@@ -71,6 +71,36 @@ TEST(TensorParallel, ColumnAndRowPairIsThePlainPair) {
   }
 }
 
+TEST(TensorParallel, SequenceParallelPairIsThePlainPairWhateverTheChunks) {
+  // The gather goes by samples, by stretches of the one sample (uneven, too), or in one piece.
+  for (const auto& [batch, length] : {std::pair<int64_t, int64_t>{3, 300}, {5, 600}, {1, 1200}, {1, 1206}, {2, 6}}) {
+    const at::Tensor x0 = random({batch, length, 16}, 1), up0 = random({24, 16}, 2), down0 = random({16, 24}, 3);
+    const at::Tensor x = leaf(x0), up = leaf(up0), down = leaf(down0);
+    const at::Tensor expected = at::linear(at::relu(at::linear(x, up)), down);
+    expected.square().sum().backward();
+    const Shard rows{0, {24}}, columns{1, {24}};
+    for (const int ranks : {2, 3}) {
+      LargestError error("sequence-parallel pair");
+      testing::run_ranks(ranks, [&](comm::Group& group) {
+        TensorParallel tp{&group, false, /*sequence_parallel=*/true};
+        const auto own = [&](const at::Tensor& whole) { return whole.chunk(ranks, 1)[group.rank()]; };
+        const at::Tensor my_x = leaf(own(x0)), my_up = leaf(take_shard(up0, rows, group.rank(), ranks)),
+                         my_down = leaf(take_shard(down0, columns, group.rank(), ranks));
+        ColumnParallelLinear first("up", my_up, tp);
+        const RowParallelLinear second(my_down, tp);
+        const at::Tensor y = second.forward(at::relu(first.forward(my_x)));
+        y.square().sum().backward();
+        error.add(y, own(expected));
+        error.add(my_x.grad() / expected.abs().max(), own(x.grad()) / expected.abs().max());
+        const at::Tensor scale = up.grad().abs().max();
+        error.add(my_up.grad() / scale, take_shard(up.grad(), rows, group.rank(), ranks) / scale);
+        error.add(my_down.grad() / scale, take_shard(down.grad(), columns, group.rank(), ranks) / scale);
+      });
+      EXPECT_LE(error.value(), 1e-4) << batch << " × " << length;
+    }
+  }
+}
+
 TEST(TensorParallel, EmbeddingAndCrossEntropyAreThePlainOnesWhateverTheVocabulary) {
   for (const int64_t vocab : {64, 65, 5}) {  // 65 and 5 are padded
     const at::Tensor weight0 = random({vocab, 8}, 4);
