@@ -180,12 +180,12 @@ void GptStage::add_mlp(Layer& layer, const std::string& name, double output_devi
   layer.down = {add_parameter(name + ".mlp.down.weight", {hidden, ffn}, {1, {ffn}}, output_deviation), context_.tp};
 }
 
-at::Tensor GptStage::normalize(const at::Tensor& input, const Norm& norm) const {
+at::Tensor GptStage::normalize(const at::Tensor& input, const Norm& norm, at::ScalarType output) const {
   const at::Tensor weight = norm.weight.to(at::kFloat);
   if (shape_.normalization == config::Normalization::layernorm) {
     return at::layer_norm(input, {shape_.hidden_size}, weight, norm.bias.to(at::kFloat), kNormEpsilon);
   }
-  return rms_norm(input, weight, kNormEpsilon);
+  return rms_norm(input, weight, kNormEpsilon, output);
 }
 
 at::Tensor GptStage::attend(const at::Tensor& qkv) const {
@@ -229,13 +229,14 @@ at::Tensor GptStage::embed(const at::Tensor& tokens, const MicrobatchId& id) {
 }
 
 at::Tensor GptStage::layer_forward(Layer& layer, const at::Tensor& input, const MicrobatchId& id) {
-  const at::Tensor qkv = layer.qkv.forward(normalize(input, layer.attention_norm));
+  const at::Tensor qkv = layer.qkv.forward(normalize(input, layer.attention_norm, layer.qkv.input_type()));
   // Selective recomputation (Korthikanti et al., arXiv 2205.05198, section 5): the attention core alone.
   const bool again = context_.checkpointing == config::CheckpointingMode::selective;
   const at::Tensor context =
       again ? parallel::recompute([this](const at::Tensor& packed) { return attend(packed); }, qkv) : attend(qkv);
   at::Tensor x = input + drop(layer.out.forward(context), id, layer.index, /*site=*/1);
-  const at::Tensor mixed = mlp(layer, normalize(x, layer.mlp_norm), id);
+  const at::ScalarType mlp_input = layer.experts ? at::kFloat : layer.up.input_type();  // the router computes in fp32
+  const at::Tensor mixed = mlp(layer, normalize(x, layer.mlp_norm, mlp_input), id);
   return x + drop(mixed, id, layer.index, /*site=*/2);
 }
 
@@ -261,7 +262,7 @@ at::Tensor GptStage::forward(const at::Tensor& input, const MicrobatchId& id) {
 
 at::Tensor GptStage::loss(const at::Tensor& hidden, const at::Tensor& labels) {
   const at::Tensor x = gathering_ ? gathering_->enter(hidden, head_unit_) : hidden;
-  const at::Tensor logits = head_.forward(normalize(x, final_norm_));
+  const at::Tensor logits = head_.forward(normalize(x, final_norm_, head_.input_type()));
   const at::Tensor sum =
       parallel::vocab_parallel_cross_entropy(logits.flatten(0, 1), labels.flatten(), shape_.vocab_size, context_.tp)
           .sum();

@@ -105,7 +105,8 @@ class GptStage {
   at::Tensor layer_forward(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
   at::Tensor mlp(Layer& layer, const at::Tensor& input, const MicrobatchId& id);
   at::Tensor attend(const at::Tensor& qkv) const;
-  at::Tensor normalize(const at::Tensor& input, const Norm& norm) const;
+  /// RMSNorm's result is of type `output`, LayerNorm's fp32.
+  at::Tensor normalize(const at::Tensor& input, const Norm& norm, at::ScalarType output) const;
   at::Tensor activate(const at::Tensor& up) const;
   at::Tensor drop(const at::Tensor& input, const MicrobatchId& id, int64_t layer, int64_t site) const;
 

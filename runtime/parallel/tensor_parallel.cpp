@@ -271,6 +271,13 @@ ColumnParallelLinear::ColumnParallelLinear(const std::string& name, at::Tensor w
   gradient_id_ = comm::content_id(here + ".output_gradient");
 }
 
+at::ScalarType ColumnParallelLinear::input_type() const {
+  const at::DeviceType device = weight_.device().type();
+  const bool casts_first = tp_->sequence_parallel || tp_->size() == 1;
+  return casts_first && at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
+                                                                  : at::kFloat;
+}
+
 at::Tensor ColumnParallelLinear::forward(const at::Tensor& input) {
   const at::Tensor whole =
       tp_->sequence_parallel ? gather_sequence(in_compute_type(input), *tp_) : copy_to_tensor_parallel(input, *tp_);

@@ -62,6 +62,9 @@ class ColumnParallelLinear {
   /// [.., in] -> [.., out/tp]. `input` must be the same on every tp rank, or with sequence_parallel the rank's part
   /// [batch, seq/tp, in] of what becomes [batch, seq, out/tp].
   at::Tensor forward(const at::Tensor& input);
+  /// What forward would cast its input to before anything else: whoever makes the input may write it in this type at
+  /// once. Without sequence parallelism gradients are summed over tp in fp32, and the cast comes after that.
+  at::ScalarType input_type() const;
 
  private:
   at::Tensor weight_;
