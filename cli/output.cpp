@@ -8,7 +8,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "analyzer/report/write_file.h"
+#include "runtime/config/whole_file.h"
 #include "taut.h"
 
 namespace taut::cli {
@@ -59,7 +59,7 @@ void deliver(const std::string& text, const std::string& out_path, const std::st
   }
   check_not_the_input(out_path, input_path);
   make_writes_fail_politely();
-  report::write_file(out_path, text);
+  config::write_file(out_path, text);
 }
 
 }  // namespace taut::cli

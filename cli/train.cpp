@@ -33,27 +33,6 @@ struct TrainOptions {
   Format format = Format::text;
 };
 
-/// A folder for the run's status file, removed at the end.
-class RunFolder {
- public:
-  RunFolder() {
-    std::string name = (fs::temp_directory_path() / "taut-run-XXXXXX").string();
-    if (mkdtemp(name.data()) == nullptr)
-      throw Error("cannot make a folder " + name, "set TMPDIR to a folder with free space");
-    path_ = name;
-  }
-  ~RunFolder() {
-    std::error_code ec;
-    fs::remove_all(path_, ec);
-  }
-  RunFolder(const RunFolder&) = delete;
-  RunFolder& operator=(const RunFolder&) = delete;
-  const fs::path& path() const { return path_; }
-
- private:
-  fs::path path_;
-};
-
 fs::path worker_path() {
   return fs::path(launch::program_folder()) / "taut-worker";
 }
@@ -148,11 +127,10 @@ void report_trace(const TrainOptions& options, const collect::Collector::Stats& 
       << options.trace << std::endl;
 }
 
-launch::Plan make_plan(const TrainOptions& options, const config::Config& config, const RunFolder& folder) {
+launch::Plan make_plan(const TrainOptions& options, const config::Config& config) {
   launch::Plan plan;
   plan.command = worker_command(options);
   plan.ranks = static_cast<int>(config.world_size);
-  plan.status_file = (folder.path() / "status").string();
   plan.max_restarts = config.checkpoint.dir.empty() ? 0 : static_cast<int>(config.elastic.max_restarts);
   plan.on_restart = [most = plan.max_restarts](const launch::Failure& failure, int restart) {
     std::cerr << "note: " << failure_text(failure) << "; starting again from the newest checkpoint (" << restart
@@ -225,8 +203,7 @@ int run_train(const TrainOptions& options, const Shell& shell) {
   check_memory(config);
   if (!options.trace.empty()) check_trace_path(options.trace);
   check_data(config, shell);
-  const RunFolder folder;
-  launch::Plan plan = make_plan(options, config, folder);
+  launch::Plan plan = make_plan(options, config);
   std::unique_ptr<collect::Collector> collector;
   if (!options.trace.empty()) collector = make_collector(options.trace, config);
   const launch::SignalsHeld held;  // before the collector's thread, which must not take a Ctrl-C

@@ -10,7 +10,6 @@
 
 #include <cstdint>
 
-#include "kernels/element.h"
 #include "kernels/instruction_set.h"
 
 namespace taut::kernels {
@@ -27,24 +26,18 @@ struct AdamWFactors {
 };
 AdamWFactors adamw_factors(const AdamWStep& step);
 
-/// Where the new parameters are written as well, rounded to `type`, in the same pass: `count` elements. Null = nowhere.
-struct LowPrecisionCopy {
-  void* out = nullptr;
-  Element type = Element::bf16;
-};
-
 /// All pointers to `count` floats of host memory. `stream` is ignored; it is there so that both twins look the same.
 /// Takes the fastest instruction set that the processor has.
 void adamw_cpu(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-               const AdamWStep& step, void* stream = nullptr, const LowPrecisionCopy& copy = {});
+               const AdamWStep& step, void* stream = nullptr);
 
 /// All pointers to `count` floats of device memory; asynchronous on `stream` (a cudaStream_t). Throws taut::Error when
 /// the launch fails, and always in a build without nvcc.
 void adamw_cuda(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-                const AdamWStep& step, void* stream = nullptr, const LowPrecisionCopy& copy = {});
+                const AdamWStep& step, void* stream = nullptr);
 
 /// The CPU twin with a chosen instruction set, for tests.
 void adamw_cpu_with(InstructionSet set, float* parameter, const float* gradient, float* moment1, float* moment2,
-                    int64_t count, const AdamWStep& step, const LowPrecisionCopy& copy = {});
+                    int64_t count, const AdamWStep& step);
 
 }  // namespace taut::kernels

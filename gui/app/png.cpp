@@ -4,7 +4,7 @@
 
 #include <string_view>
 
-#include "analyzer/report/write_file.h"
+#include "runtime/config/whole_file.h"
 #include "taut.h"
 
 namespace taut::gui {
@@ -59,7 +59,7 @@ std::vector<uint8_t> encode_png(const Picture& picture) {
 
 void write_png(const Picture& picture, const std::filesystem::path& path) {
   const std::vector<uint8_t> bytes = encode_png(picture);
-  report::write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+  config::write_file(path, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
 }  // namespace taut::gui

@@ -7,13 +7,8 @@
 namespace taut::kernels {
 namespace {
 
-struct NoCopy {
-  TAUT_INLINE void operator()(int64_t, float) const {}
-};
-
-template <class Copy>
 TAUT_INLINE void adamw_loop(float* __restrict parameter, const float* __restrict gradient, float* __restrict moment1,
-                            float* __restrict moment2, int64_t count, const AdamWFactors f, Copy copy) {
+                            float* __restrict moment2, int64_t count, const AdamWFactors f) {
   for (int64_t i = 0; i < count; ++i) {
     const float g = gradient[i] * f.gradient_scale;
     const float m = moment1[i] * f.beta1 + g * f.one_minus_beta1;
@@ -22,15 +17,7 @@ TAUT_INLINE void adamw_loop(float* __restrict parameter, const float* __restrict
     moment2[i] = v;
     const float p = parameter[i] * f.decay - f.step_size * m / (std::sqrt(v) * f.inverse_sqrt_correction2 + f.eps);
     parameter[i] = p;
-    copy(i, p);
   }
-}
-
-template <class T>
-TAUT_INLINE void adamw_and_copy(float* p, const float* g, float* m, float* v, T* __restrict out, int64_t count,
-                                const AdamWFactors& f) {
-  adamw_loop(
-      p, g, m, v, count, f, [out](int64_t i, float value) __attribute__((always_inline)) { store(out + i, value); });
 }
 
 }  // namespace
@@ -50,25 +37,15 @@ AdamWFactors adamw_factors(const AdamWStep& s) {
 }
 
 void adamw_cpu_with(InstructionSet set, float* p, const float* g, float* m, float* v, int64_t count,
-                    const AdamWStep& step, const LowPrecisionCopy& copy) {
+                    const AdamWStep& step) {
   const AdamWFactors f = adamw_factors(step);
   run_with(
-      set, [=]() __attribute__((always_inline)) {
-        if (!copy.out) {
-          adamw_loop(p, g, m, v, count, f, NoCopy{});
-        } else if (copy.type == Element::bf16) {
-          adamw_and_copy(p, g, m, v, static_cast<Bf16*>(copy.out), count, f);
-        } else if (copy.type == Element::fp16) {
-          adamw_and_copy(p, g, m, v, static_cast<Fp16*>(copy.out), count, f);
-        } else {
-          adamw_and_copy(p, g, m, v, static_cast<float*>(copy.out), count, f);
-        }
-      });
+      set, [=]() __attribute__((always_inline)) { adamw_loop(p, g, m, v, count, f); });
 }
 
 void adamw_cpu(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-               const AdamWStep& step, void*, const LowPrecisionCopy& copy) {
-  adamw_cpu_with(best_instruction_set(), parameter, gradient, moment1, moment2, count, step, copy);
+               const AdamWStep& step, void*) {
+  adamw_cpu_with(best_instruction_set(), parameter, gradient, moment1, moment2, count, step);
 }
 
 }  // namespace taut::kernels

@@ -4,11 +4,8 @@
 namespace taut::kernels {
 namespace {
 
-/// `out` null: no copy.
-template <class T>
 __global__ void adamw_kernel(float* __restrict__ parameter, const float* __restrict__ gradient,
-                             float* __restrict__ moment1, float* __restrict__ moment2, T* __restrict__ out,
-                             int64_t count, AdamWFactors f) {
+                             float* __restrict__ moment1, float* __restrict__ moment2, int64_t count, AdamWFactors f) {
   const int64_t stride = int64_t(gridDim.x) * blockDim.x;
   for (int64_t i = int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < count; i += stride) {
     const float g = gradient[i] * f.gradient_scale;
@@ -18,20 +15,17 @@ __global__ void adamw_kernel(float* __restrict__ parameter, const float* __restr
     moment2[i] = v;
     const float p = parameter[i] * f.decay - f.step_size * m / (sqrtf(v) * f.inverse_sqrt_correction2 + f.eps);
     parameter[i] = p;
-    if (out) store(out + i, p);
   }
 }
 
 }  // namespace
 
 void adamw_cuda(float* parameter, const float* gradient, float* moment1, float* moment2, int64_t count,
-                const AdamWStep& step, void* stream, const LowPrecisionCopy& copy) {
+                const AdamWStep& step, void* stream) {
   if (count == 0) return;
   const int blocks = blocks_for((count + kThreads - 1) / kThreads, 4096);
-  with_device_type(copy.type, [&](auto* type) {
-    adamw_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(
-        parameter, gradient, moment1, moment2, static_cast<decltype(type)>(copy.out), count, adamw_factors(step));
-  });
+  adamw_kernel<<<blocks, kThreads, 0, static_cast<cudaStream_t>(stream)>>>(parameter, gradient, moment1, moment2, count,
+                                                                           adamw_factors(step));
   check_launch("AdamW");
 }
 

@@ -15,7 +15,7 @@ namespace {
 
 }  // namespace
 
-void adamw_cuda(float*, const float*, float*, float*, int64_t, const AdamWStep&, void*, const LowPrecisionCopy&) {
+void adamw_cuda(float*, const float*, float*, float*, int64_t, const AdamWStep&, void*) {
   refuse();
 }
 void cross_entropy_forward_cuda(const Logits&, const SoftmaxStatistics&, void*) {

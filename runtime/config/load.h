@@ -75,8 +75,8 @@ std::string diff_text(const Json& before, const Json& after);
 /// in `from_dir` means the same when it lies in `to_dir`.
 Json rebase_paths(Json json, const std::filesystem::path& from_dir, const std::filesystem::path& to_dir);
 
-/// Writes a config whose relative paths are relative to `from_dir` to `path`, rebased to path's folder. All or nothing:
-/// written to a temporary file beside it and renamed.
+/// Writes a config whose relative paths are relative to `from_dir` to `path`, rebased to path's folder. All or nothing
+/// (whole_file.h).
 void write_config_file(const Json& json, const std::filesystem::path& from_dir, const std::filesystem::path& path);
 
 /// FILE of "sentencepiece:FILE"; empty for the byte tokenizer.

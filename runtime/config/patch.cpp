@@ -1,12 +1,6 @@
 // Changing a config's JSON: merge patches, differences, moving it to another folder.
-#include <stdlib.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <cstring>
-
 #include "runtime/config/load.h"
+#include "runtime/config/whole_file.h"
 #include "taut.h"
 
 namespace taut::config {
@@ -63,13 +57,6 @@ void rebase_text(Json& json, const char* section, const char* key, std::string_v
   if (text.starts_with(prefix)) *value = std::string(prefix) + rebased(text.substr(prefix.size()), from_dir, to_dir);
 }
 
-[[noreturn]] void cannot_write(const fs::path& path, int error) {
-  throw Error("cannot write " + path.string() + ": " + std::strerror(error), error == ENOSPC ? "free some disk space"
-                                                                             : error == ENOENT
-                                                                                 ? "make the folder first"
-                                                                                 : "choose another path with -o");
-}
-
 }  // namespace
 
 Json merge_patch(Json target, const Json& patch) {
@@ -116,23 +103,7 @@ void write_config_file(const Json& json, const fs::path& from_dir, const fs::pat
   if (const auto status = fs::status(path, ec); fs::exists(status) && !fs::is_regular_file(status)) {
     throw Error(path.string() + " is not a regular file", "choose another path with -o");
   }
-  std::string temporary = path.string() + ".XXXXXX";
-  const int fd = mkstemp(temporary.data());
-  if (fd < 0) cannot_write(path, errno);
-  fchmod(fd, 0644);
-  size_t written = 0;
-  int error = 0;
-  while (error == 0 && written < text.size()) {
-    const ssize_t n = write(fd, text.data() + written, text.size() - written);
-    if (n < 0 && errno != EINTR) error = errno;
-    if (n > 0) written += static_cast<size_t>(n);
-  }
-  if (close(fd) != 0 && error == 0) error = errno;
-  if (error == 0 && std::rename(temporary.c_str(), path.c_str()) != 0) error = errno;
-  if (error != 0) {
-    unlink(temporary.c_str());
-    cannot_write(path, error);
-  }
+  write_file(path, text);
 }
 
 }  // namespace taut::config

@@ -12,10 +12,10 @@
 #include <vector>
 
 #include "runtime/config/load.h"
+#include "runtime/config/whole_file.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/text.h"
 #include "runtime/data/tokenizer.h"
-#include "runtime/data/whole_file.h"
 #include "taut.h"
 
 namespace taut::data {
@@ -105,12 +105,12 @@ class PieceReader {
 };
 
 template <class Id>
-void write_ids(WholeFile& file, const std::vector<int64_t>& ids) {
+void write_ids(config::WholeFile& file, const std::vector<int64_t>& ids) {
   const std::vector<Id> narrow(ids.begin(), ids.end());
   file.write(std::span<const Id>(narrow));
 }
 
-void write_index(WholeFile& file, TokenType type, const std::vector<int32_t>& lengths,
+void write_index(config::WholeFile& file, TokenType type, const std::vector<int32_t>& lengths,
                  const std::vector<int64_t>& documents) {
   std::vector<int64_t> pointers;
   int64_t pointer = 0;
@@ -154,8 +154,8 @@ Prepared prepare(const config::Config& config, const fs::path& config_folder,
   prepared.prefix = prepared_prefix(config, config_folder);
   prepared.type = tokenizer.vocabulary() < kLeastIdsForInt32 ? TokenType::uint16 : TokenType::int32;
   prepared.documents = corpus.documents().size();
-  WholeFile bin(prepared.prefix.string() + ".bin", "the token file", kWriteHint);
-  WholeFile idx(prepared.prefix.string() + ".idx", "the token index", kWriteHint);
+  config::WholeFile bin(prepared.prefix.string() + ".bin", "the token file", kWriteHint);
+  config::WholeFile idx(prepared.prefix.string() + ".idx", "the token index", kWriteHint);
   std::vector<int32_t> lengths;
   std::vector<int64_t> boundaries{0};
   uint64_t length = 0;  // of the present sequence

@@ -8,11 +8,11 @@
 #include <unordered_map>
 
 #include "runtime/config/load.h"
+#include "runtime/config/whole_file.h"
 #include "runtime/data/corpus.h"
 #include "runtime/data/text.h"
 #include "runtime/data/token_file.h"
 #include "runtime/data/tokenizer.h"
-#include "runtime/data/whole_file.h"
 #include "taut.h"
 
 namespace taut::data {
@@ -99,9 +99,9 @@ std::string train(const Corpus& corpus, int64_t vocab_size) {
   return model;
 }
 
-void write_file(const std::string& file, const std::string& content) {
-  WholeFile model(file, "the tokenizer model",
-                  "data.tokenizer must name a file in a folder that exists and can be written to");
+void write_model(const std::string& file, const std::string& content) {
+  config::WholeFile model(file, "the tokenizer model",
+                          "data.tokenizer must name a file in a folder that exists and can be written to");
   model.write(content);
   model.commit();
 }
@@ -113,7 +113,7 @@ bool ensure_tokenizer(const config::Config& config) {
   const std::string file = config::tokenizer_file(config);
   const bool missing = !file.empty() && !std::filesystem::exists(file);
   if (token_file_prefix(config.data.path)) return false;  // nothing is left to be tokenized
-  if (missing) write_file(file, train(Corpus::open(config.data.path), config.model.vocab_size));
+  if (missing) write_model(file, train(Corpus::open(config.data.path), config.model.vocab_size));
   check_vocabulary(Tokenizer(config.data.tokenizer), config.model.vocab_size);
   return missing;
 }

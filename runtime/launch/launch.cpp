@@ -56,7 +56,8 @@ uint16_t free_port() {
 }
 
 // Ours for the rank, then the plan's, then what the launcher's own environment has besides.
-std::vector<std::string> environment_of(const Plan& plan, int rank, uint16_t port, int restarts) {
+std::vector<std::string> environment_of(const Plan& plan, int rank, uint16_t port, int restarts,
+                                        const StatusFile& status) {
   const std::string ranks = std::to_string(plan.ranks), number = std::to_string(rank);
   std::vector<std::string> variables = {
       "RANK=" + number,
@@ -66,8 +67,8 @@ std::vector<std::string> environment_of(const Plan& plan, int rank, uint16_t por
       "MASTER_ADDR=127.0.0.1",
       "MASTER_PORT=" + std::to_string(port),
       "TAUT_RESTART_COUNT=" + std::to_string(restarts),
+      std::string(kStatusFileVariable) + "=" + status.path(),
   };
-  if (!plan.status_file.empty()) variables.push_back(std::string(kStatusFileVariable) + "=" + plan.status_file);
   const auto add = [&variables](const std::string& variable) {
     const std::string name = variable.substr(0, variable.find('=') + 1);
     for (const std::string& known : variables) {
@@ -109,11 +110,12 @@ class SignalQueue {
 // One start of all ranks, watched to its end.
 class Attempt {
  public:
-  Attempt(const Plan& plan, SignalQueue& signals, int restarts) : plan_(plan), signals_(signals) {
+  Attempt(const Plan& plan, SignalQueue& signals, int restarts)
+      : plan_(plan), signals_(signals), status_(StatusFile::create(plan.ranks)) {
     const uint16_t port = free_port();
     ranks_.reserve(static_cast<size_t>(plan.ranks));
     for (int rank = 0; rank < plan.ranks; ++rank) {
-      ranks_.push_back(RankProcess::start(rank, plan.command, environment_of(plan, rank, port, restarts)));
+      ranks_.push_back(RankProcess::start(rank, plan.command, environment_of(plan, rank, port, restarts, status_)));
       if (plan.on_start) plan.on_start(rank, ranks_.back().pid());
     }
   }
@@ -188,13 +190,14 @@ class Attempt {
       if (!first || (first->signal == 0 && failure.signal != 0)) first = failure;
     }
     if (!first || result.failure || result.interrupted) return;
-    if (!plan_.status_file.empty()) first->step = StatusFile::open(plan_.status_file).get(first->rank);
+    first->step = status_.get(first->rank);
     result.failure = first;
     stop(SIGTERM);
   }
 
   const Plan& plan_;
   SignalQueue& signals_;
+  StatusFile status_;
   std::vector<RankProcess> ranks_;
   std::optional<Clock::time_point> deadline_;
 };
@@ -216,10 +219,9 @@ Result launch(const Plan& plan) {
   SignalQueue signals;
   Result result;
   while (true) {
-    if (!plan.status_file.empty()) StatusFile::create(plan.status_file, plan.ranks);
     Attempt(plan, signals, result.restarts).watch(result);
     if (!result.failure || result.interrupted || result.restarts >= plan.max_restarts) return result;
-    if (!plan.status_file.empty() && result.failure->step < 0) return result;
+    if (result.failure->step < 0) return result;
     ++result.restarts;
     if (plan.on_restart) plan.on_restart(*result.failure, result.restarts);
     result.failure.reset();

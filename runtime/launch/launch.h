@@ -43,7 +43,6 @@ struct Plan {
   std::vector<std::string> command;      // program (a path) and its arguments
   int ranks = 1;                         // processes to start here
   std::vector<std::string> environment;  // "K=V" for every rank, on top of ours
-  std::string status_file;               // TAUT_STATUS_FILE for the ranks; empty = none
   int max_restarts = 0;                  // times all ranks are started again after one died; never when it died
                                          // before its first step: the next start would end like this one
   double grace_s = 5.0;                  // between SIGTERM (or the user's signal) and SIGKILL
@@ -61,8 +60,8 @@ struct Result {
   double cpu_s = 0;                // user + system time of the ranks and their children
 };
 
-/// Runs the plan to its end. Sets TAUT_RESTART_COUNT (0, 1, …) for the ranks. Throws taut::Error when a rank cannot be
-/// started.
+/// Runs the plan to its end. Sets TAUT_RESTART_COUNT (0, 1, …) and TAUT_STATUS_FILE (status.h) for the ranks. Throws
+/// taut::Error when a rank cannot be started.
 Result launch(const Plan& plan);
 
 /// "rank 1 was killed by SIGKILL at step 7" / "rank 0 exited with code 1 before its first step".

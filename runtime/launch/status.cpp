@@ -13,31 +13,28 @@
 #include "taut.h"
 
 namespace taut::launch {
-namespace {
 
-int64_t* map(int fd, size_t ranks, const std::string& path) {
-  void* memory = mmap(nullptr, ranks * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  const int error = errno;
-  close(fd);
-  if (memory == MAP_FAILED)
-    throw Error("cannot map the status file " + path + ": " + std::strerror(error), "is its disk full?");
-  return static_cast<int64_t*>(memory);
+StatusFile::StatusFile(int fd, size_t size, std::string path) : path_(std::move(path)), fd_(fd), size_(size) {
+  void* memory = mmap(nullptr, size * sizeof(int64_t), PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (memory == MAP_FAILED) {
+    const int error = errno;
+    close(fd);
+    throw Error("cannot map the status file " + path_ + ": " + std::strerror(error), "is the machine out of memory?");
+  }
+  steps_ = static_cast<int64_t*>(memory);
 }
 
-}  // namespace
-
-StatusFile StatusFile::create(const std::string& path, int ranks) {
+StatusFile StatusFile::create(int ranks) {
   if (ranks < 1) throw Error("a status file needs at least one rank");
-  const int fd = ::open(path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-  if (fd < 0)
-    throw Error("cannot write the status file " + path + ": " + std::strerror(errno), "check the folder's permissions");
-  const size_t size = static_cast<size_t>(ranks);
-  // Blocks are allocated here: a store into a hole on a full disk would kill the process with SIGBUS.
-  if (const int error = posix_fallocate(fd, 0, static_cast<off_t>(size * sizeof(int64_t))); error != 0) {
+  const int fd = memfd_create("taut-status", MFD_CLOEXEC);
+  if (fd < 0) throw Error(std::string("cannot make the status file: ") + std::strerror(errno), "raise ulimit -n");
+  const auto size = static_cast<size_t>(ranks);
+  if (ftruncate(fd, static_cast<off_t>(size * sizeof(int64_t))) != 0) {
+    const int error = errno;
     close(fd);
-    throw Error("cannot write the status file " + path + ": " + std::strerror(error), "free some disk space");
+    throw Error(std::string("cannot make the status file: ") + std::strerror(error), "is the machine out of memory?");
   }
-  StatusFile file(map(fd, size, path), size);
+  StatusFile file(fd, size, "/proc/" + std::to_string(getpid()) + "/fd/" + std::to_string(fd));
   for (int rank = 0; rank < ranks; ++rank) file.set(rank, -1);
   return file;
 }
@@ -50,14 +47,18 @@ StatusFile StatusFile::open(const std::string& path) {
     close(fd);
     throw Error("the status file " + path + " is empty");
   }
-  const size_t size = static_cast<size_t>(info.st_size) / sizeof(int64_t);
-  return StatusFile(map(fd, size, path), size);
+  return StatusFile(fd, static_cast<size_t>(info.st_size) / sizeof(int64_t), path);
 }
 
 StatusFile::StatusFile(StatusFile&& other) noexcept
-    : steps_(std::exchange(other.steps_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+    : path_(std::move(other.path_)),
+      fd_(std::exchange(other.fd_, -1)),
+      steps_(std::exchange(other.steps_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
 
 StatusFile& StatusFile::operator=(StatusFile&& other) noexcept {
+  std::swap(path_, other.path_);
+  std::swap(fd_, other.fd_);
   std::swap(steps_, other.steps_);
   std::swap(size_, other.size_);
   return *this;
@@ -65,6 +66,7 @@ StatusFile& StatusFile::operator=(StatusFile&& other) noexcept {
 
 StatusFile::~StatusFile() {
   if (steps_ != nullptr) munmap(steps_, size_ * sizeof(int64_t));
+  if (fd_ >= 0) close(fd_);
 }
 
 void StatusFile::set(int rank, int64_t step) {

@@ -8,8 +8,7 @@ namespace taut::model {
 
 /// RMSNorm (Zhang & Sennrich, arXiv 1910.07467) over the last dimension: x / sqrt(mean(x²) + epsilon) · weight. Input
 /// and weight are fp32; the result is of type `output`, fp32, bf16 or fp16: what the consumer reads.
-at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon,
-                    at::ScalarType output = at::kFloat);
+at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double epsilon, at::ScalarType output);
 
 /// Rotary position embedding (Su et al., arXiv 2104.09864) of `input` [batch, seq, heads, head_dim], fp32, bf16 or
 /// fp16: out[i] = x[i]·cos − x[i + half]·sin, out[i + half] = x[i + half]·cos + x[i]·sin for i < half = head_dim / 2.

@@ -15,7 +15,6 @@
 #include <set>
 #include <string>
 
-#include "runtime/launch/status.h"
 #include "taut.h"
 
 namespace taut::launch {
@@ -36,7 +35,6 @@ class Launch : public testing::Test {
     plan.command = {std::string(TAUT_BIN_DIR) + "/launch_child"};
     plan.command.insert(plan.command.end(), actions.begin(), actions.end());
     plan.ranks = ranks;
-    plan.status_file = dir_ / "status";
     plan.on_start = [this](int, int64_t pid) { pids_.insert(static_cast<pid_t>(pid)); };
     return plan;
   }

@@ -1,5 +1,6 @@
 // `taut train` from the outside: what it prints, how it exits. launch_child stands in for taut-worker.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -87,6 +88,24 @@ TEST_F(TrainCommand, RestartsOnlyWithACheckpointFolder) {
   EXPECT_EQ(run.exit_code, 0) << run.err;
   EXPECT_TRUE(contains(run.err, "killed by SIGKILL at step 1; starting again from the newest checkpoint (1 of 2)"))
       << run.err;
+}
+
+TEST_F(TrainCommand, LeavesNothingBehindWhenItIsKilled) {
+  const fs::path scratch = dir_ / "scratch", ready = dir_ / "ready.0";
+  fs::create_directory(scratch);
+  const pid_t taut = fork();
+  if (taut == 0) {
+    setenv("TMPDIR", scratch.c_str(), 1);
+    setenv("LAUNCH_CHILD_ACTIONS", ("step=3 touch=" + (dir_ / "ready").string() + " wait").c_str(), 1);
+    execl((dir_ / "taut").c_str(), "taut", "train", (dir_ / "run.json").c_str(), "-q", nullptr);
+    _exit(127);
+  }
+  // The rank says by a file that it runs; looking for it is polling.
+  while (!fs::exists(ready) && waitpid(taut, nullptr, WNOHANG) == 0) usleep(1000);
+  ASSERT_TRUE(fs::exists(ready));
+  kill(taut, SIGKILL);
+  waitpid(taut, nullptr, 0);
+  EXPECT_TRUE(fs::is_empty(scratch)) << fs::directory_iterator(scratch)->path();
 }
 
 TEST_F(TrainCommand, StartsNoRankWithABadConfig) {

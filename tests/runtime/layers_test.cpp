@@ -194,7 +194,7 @@ TEST(FusedOperations, RmsNormIsItsComposition) {
   for (const int64_t width : {7, 16, 100}) {
     const at::Tensor x0 = at::randn({3, 50, width}), w0 = at::rand({width}) + 0.5, dy = at::randn({3, 50, width});
     const at::Tensor x = x0.clone().requires_grad_(), w = w0.clone().requires_grad_();
-    const at::Tensor y = rms_norm(x, w, 1e-5);
+    const at::Tensor y = rms_norm(x, w, 1e-5, at::kFloat);
     y.backward(dy);
     const at::Tensor xe = x0.clone().requires_grad_(), we = w0.clone().requires_grad_();
     const at::Tensor ye = xe * at::rsqrt(xe.square().mean(-1, true) + 1e-5) * we;
@@ -204,6 +204,22 @@ TEST(FusedOperations, RmsNormIsItsComposition) {
                   (w.grad() - we.grad()).abs().max().item<double>()});
     std::printf("rms_norm, width %lld: largest error %.1e\n", static_cast<long long>(width), error);
     EXPECT_LE(error, 5e-5);  // the weight's gradient sums 150 rows
+  }
+}
+
+// The kernel rounds as a cast does, so that the bits are those of a norm in fp32 whose result is cast.
+TEST(FusedOperations, RmsNormInSixteenBitsIsTheNormInFp32Cast) {
+  for (const at::ScalarType type : {at::kBFloat16, at::kHalf}) {
+    const at::Tensor x0 = at::randn({3, 50, 100}), w0 = at::rand({100}) + 0.5, dy = at::randn({3, 50, 100}).to(type);
+    const at::Tensor x = x0.clone().requires_grad_(), w = w0.clone().requires_grad_();
+    const at::Tensor y = rms_norm(x, w, 1e-5, type);
+    y.backward(dy);
+    const at::Tensor xe = x0.clone().requires_grad_(), we = w0.clone().requires_grad_();
+    const at::Tensor ye = rms_norm(xe, we, 1e-5, at::kFloat).to(type);
+    ye.backward(dy);
+    EXPECT_TRUE(at::equal(y, ye));
+    EXPECT_TRUE(at::equal(x.grad(), xe.grad()));
+    EXPECT_TRUE(at::equal(w.grad(), we.grad()));
   }
 }
 

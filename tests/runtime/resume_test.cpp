@@ -1,9 +1,12 @@
 // Checkpoints, bf16, and what happens when ranks die or files are broken, with real processes.
 #include <gtest/gtest.h>
 
+#include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <fstream>
 #include <iterator>
+#include <map>
 
 #include "tests/runtime/rank_spawner.h"
 
@@ -60,6 +63,70 @@ TEST(Resume, ContinuesBitForBitOnEveryLayout) {
     }
     std::sort(left.begin(), left.end());
     EXPECT_EQ(left, (std::vector<std::string>{"step-10", "step-12"}));
+  }
+}
+
+// Files do not depend on how ZeRO divided what they hold: every leg goes on under another stage, the last one with
+// another number of ranks. The sums over ranks may differ in their last bit: fp32 has 1e-7.
+TEST(Resume, ContinuesUnderAnyZeroStage) {
+  struct Leg {
+    int64_t until;
+    int stage, ranks;
+  };
+  const json checkpoints = {
+      {"checkpoint", {{"dir", "saved"}}},
+      {"train_steps", 12},
+      {"model", {{"dropout", 0.1}}},
+      // Small enough for several buckets, none of which ZeRO 3 leaves whole.
+      {"zero_optimization", {{"reduce_bucket_size", 5000}, {"stage3_param_persistence_threshold", 0}}}};
+  const ScratchFolder straight, resumed;
+  const RunResult whole = run_job({2, write_config(straight.path(), checkpoints)}, straight.path());
+  ASSERT_TRUE(whole.ok()) << whole.all_errors();
+  ASSERT_EQ(whole.steps.size(), 12u);
+  const fs::path config = write_config(resumed.path(), checkpoints);
+  int64_t next = 0;
+  double largest = 0;
+  for (const Leg& leg : {Leg{2, 0, 2}, Leg{4, 1, 2}, Leg{6, 2, 2}, Leg{8, 3, 2}, Leg{10, 0, 2}, Leg{12, 3, 4}}) {
+    const RunResult run = run_job(
+        {leg.ranks,
+         config,
+         {"--steps", std::to_string(leg.until), "--set", "zero_optimization.stage=" + std::to_string(leg.stage)}},
+        resumed.path());
+    ASSERT_TRUE(run.ok()) << "ZeRO " << leg.stage << ": " << run.all_errors();
+    ASSERT_EQ(run.steps.size(), 2u);
+    for (const StepLine& step : run.steps) {
+      ASSERT_EQ(step.step, next);
+      const double loss = whole.steps[static_cast<size_t>(next++)].loss;
+      largest = std::max(largest, std::abs(step.loss - loss) / loss);
+    }
+  }
+  std::printf("ZeRO 0, 1, 2, 3, 0, 3 in turn: largest difference of the loss %.1e\n", largest);
+  EXPECT_LE(largest, 1e-6);
+}
+
+// Each rank has half of every checkpoint, and one that decided for itself would wait for the other for ever.
+TEST(Resume, SavesByTheClockOnAllRanksAlike) {
+  constexpr double kInterval_s = 0.12, kClock_s = 0.02;  // what file times may be off by
+  const ScratchFolder folder;
+  const json by_clock = {{"checkpoint", {{"dir", "saved"}, {"interval_minutes", kInterval_s / 60}, {"keep", 100}}},
+                         {"parallel", {{"tensor_parallel_size", 2}}},
+                         {"data", {{"read_latency_ms", 10}}},  // 8 samples a step
+                         {"train_steps", 12}};
+  const RunResult run = run_job({2, write_config(folder.path(), by_clock)}, folder.path());
+  ASSERT_TRUE(run.ok()) << run.all_errors();
+  std::map<int64_t, fs::file_time_type> saved;
+  for (const auto& entry : fs::directory_iterator(folder.path() / "saved")) {
+    saved[std::stoll(entry.path().filename().string().substr(5))] = fs::last_write_time(entry.path() / "meta.json");
+    for (const char* rank : {"tp0", "tp1"}) {
+      EXPECT_TRUE(fs::exists(entry.path() / (std::string("weights-") + rank + "-pp0.safetensors"))) << entry.path();
+    }
+  }
+  ASSERT_TRUE(saved.contains(12)) << "the last state is saved whatever the clock says";
+  saved.erase(12);
+  EXPECT_GE(saved.size(), 3u) << "twelve steps of 80 ms or more";
+  for (auto later = saved.begin(), earlier = later++; later != saved.end(); earlier = later++) {
+    const double apart_s = std::chrono::duration<double>(later->second - earlier->second).count();
+    EXPECT_GE(apart_s, kInterval_s - kClock_s) << "step " << earlier->first << " to " << later->first;
   }
 }
 
