@@ -104,7 +104,8 @@ def main():
         config, trace = os.path.join(folder, "config.json"), os.path.join(folder, "run.db")
         write_text(os.path.join(folder, "text"))
         with open(config, "w") as file:
-            json.dump({**CONFIG, "zero_optimization": {"stage": args.stage}}, file)
+            json.dump({**CONFIG, "data": {**CONFIG["data"], "path": os.path.join(folder, "text")},
+                       "zero_optimization": {"stage": args.stage}}, file)
         start = time.monotonic()
         command = [os.path.join(args.bin_dir, "taut"), "-q", "train", config, "--format", "json",
                    "--steps", str(args.steps), "--trace", trace]

@@ -5,8 +5,10 @@ overlap off, and overlap on without the link.
 
 From the trace: a transfer of gradients or parameters is in flight from its last member's issue to its end; exposed is
 what of that time (the union over transfers) the trainer blocked on. hidden = 1 - exposed / in flight, over all steps
-but the warm-up. From step times alone, as a check: hidden = 1 - (on - no link) / (off - no link), beside what the
-transfers' bytes / bandwidth + latency come to. Figures are the ranks' means and medians over rounds.
+but the warm-up. Under compute a transfer takes longer, since the backend wants a core too: `hidden of off` divides by
+what is in flight with overlap off, and the bar holds for both. From step times alone, as a check: hidden =
+1 - (on - no link) / (off - no link), beside what the transfers' bytes / bandwidth + latency come to. Figures are the
+ranks' means and medians over rounds.
 
 usage: overlap.py BIN_DIR [--stage N]… [--steps N] [--rounds N] [--least-on SHARE] [--most-off SHARE]
 """
@@ -136,11 +138,13 @@ def main():
         on, off, no_link = ({what: statistics.median(run[what] for run in runs[stage, kind])
                              for what in runs[stage, kind][0]} for kind in KINDS)
         cost, left = off["step"] - no_link["step"], on["step"] - no_link["step"]
-        print(f"ZeRO {stage}: hidden {on['hidden']:.1%} with overlap on (bar {args.least_on:.0%}), "
+        of_off = 1 - on["exposed"] / off["in flight"]
+        print(f"ZeRO {stage}: hidden {on['hidden']:.1%} with overlap on, {of_off:.1%} of off "
+              f"(bar {args.least_on:.0%}), "
               f"{off['hidden']:.1%} with overlap off (bar {args.most_off:.0%}); "
               f"step {off['step']:.1f} -> {on['step']:.1f} ms, {off['step'] / on['step']:.3f}x; by step times "
               f"{1 - left / cost:.0%} of {cost:.1f} ms hidden (bytes and latency: {off['wire']:.1f} ms)", flush=True)
-        missed |= on["hidden"] < args.least_on or off["hidden"] > args.most_off
+        missed |= min(on["hidden"], of_off) < args.least_on or off["hidden"] > args.most_off
     sys.exit(1 if missed else 0)
 
 
