@@ -2,7 +2,8 @@
 """Closes the loop on the samples through the real programs: train traced, analyze, apply, train again, compare.
 
 Without --bars (ctest) only what does not depend on this machine's speed is checked: which rule fires, evidence rows that
-exist, shares that sum to one, spans that agree between tables, equal losses, a config that changed as suggested.
+exist, shares that sum to one, time that a named range explains, spans that agree between tables, equal losses, a config
+that changed as suggested.
 With --bars (tests/bench) the speed-up and the prediction are held against their bars as well, medians of --repeat pairs.
 
 usage: close_the_loop.py BIN_DIR SAMPLES_DIR OUT_DIR [--sample NAME]... [--steps N] [--repeat N] [--bars]
@@ -25,6 +26,7 @@ FAULTY = {
 }
 PREDICTION_ERROR = 0.25
 LOSS_TOLERANCE = 1e-4
+MOST_UNNAMED = 0.02  # of a rank's time from its first step to its last: in no range but the step's own
 
 
 def run(*command):
@@ -65,10 +67,19 @@ class Loop:
                      SELECT 1 FROM NVTX_EVENTS e LEFT JOIN StringIds t ON t.id = e.textId
                      WHERE e.start = s.start AND e.end = s.end AND coalesce(e.text, t.value) = 'step')""").fetchone()[0]
             self.check(steps > 0 and apart == 0, f"{name}: {steps} steps have the same span in TAUT_STEP and NVTX_EVENTS")
+            self.check_names(name, db, report)
             rows = [row for finding in report["findings"] for row in finding["evidence"]]
             missing = [row for row in rows
                        if not db.execute(f'SELECT 1 FROM "{row["table"]}" WHERE rowid = ?', (row["rowid"],)).fetchone()]
             self.check(not missing, f"{name}: all {len(rows)} evidence rows exist")
+
+    def check_names(self, name, db, report):
+        in_steps = dict(db.execute("SELECT rank, sum(end - start) * 1.0 / (max(end) - min(start)) FROM TAUT_STEP "
+                                   "GROUP BY rank"))
+        unnamed = max(1 - in_steps[rank["rank"]] * (1 - rank["breakdown"]["host"])
+                      for rank in report["ranks"])
+        self.check(unnamed <= MOST_UNNAMED,
+                   f"{name}: named ranges leave out at most {unnamed:.2%} of a rank's time (bar {MOST_UNNAMED:.0%})")
 
     def losses(self, trace):
         with sqlite3.connect(f"file:{trace}?mode=ro", uri=True) as db:
