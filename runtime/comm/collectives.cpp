@@ -32,15 +32,21 @@ annotate::DType dtype_of(const at::Tensor& tensor) {
   }
 }
 
-/// The tensor, or where the group works on the host for a device, a host copy with the same contents.
-at::Tensor on_host(Group& group, const at::Tensor& tensor) {
-  return group.impl().staged && tensor.is_cuda() ? tensor.to(at::kCPU) : tensor;
+// Staging, for groups that work on host copies: an operation's input is copied when it is issued (the copy waits for
+// the stream), its result when somebody waits for it (Operation::wait). Elsewhere the backend gets the tensor itself.
+
+at::Tensor staged_output(Group& group, const at::Tensor& tensor) {
+  return group.impl().staged ? at::empty(tensor.sizes(), tensor.options().device(at::kCPU)) : tensor;
 }
 
-/// What the waiting side copies back: nothing when the operation worked on the tensor itself.
-std::vector<std::pair<at::Tensor, at::Tensor>> copy_back(const at::Tensor& tensor, const at::Tensor& host) {
-  if (tensor.is_same(host)) return {};
-  return {{tensor, host}};
+at::Tensor staged_input(Group& group, const at::Tensor& tensor) {
+  return group.impl().staged ? staged_output(group, tensor).copy_(tensor.detach()) : tensor;
+}
+
+/// What who waits copies back: nothing when the operation worked on the tensor itself.
+std::vector<std::pair<at::Tensor, at::Tensor>> copy_back(const at::Tensor& tensor, const at::Tensor& staged) {
+  if (tensor.is_same(staged)) return {};
+  return {{tensor, staged}};
 }
 
 Call call_of(CollectiveOp op, const at::Tensor& whole, ContentTag tag, bool is_async, std::vector<at::Tensor> tensors) {
@@ -56,7 +62,7 @@ Call call_of(CollectiveOp op, const at::Tensor& whole, ContentTag tag, bool is_a
 
 Handle start_all_reduce(Group& group, const at::Tensor& tensor, Reduce reduce, ContentTag tag, bool is_async) {
   if (group.size() == 1) return Handle();
-  const at::Tensor own = on_host(group, tensor);
+  const at::Tensor own = staged_input(group, tensor);
   Call call = call_of(CollectiveOp::all_reduce, tensor, tag, is_async, {own});
   call.results = copy_back(tensor, own);
   call.fingerprint.reduce = reduce == Reduce::max ? 1 : 0;
@@ -75,7 +81,7 @@ Handle start_all_gather(Group& group, const at::Tensor& output, const at::Tensor
     output.copy_(input);
     return Handle();
   }
-  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  const at::Tensor in = staged_input(group, input), out = staged_output(group, output);
   Call call = call_of(CollectiveOp::all_gather, output, tag, is_async, {out, in});
   call.results = copy_back(output, out);
   call.issue = [out, in](c10d::Backend& backend) {
@@ -91,7 +97,7 @@ Handle start_reduce_scatter(Group& group, const at::Tensor& output, const at::Te
     output.copy_(input);
     return Handle();
   }
-  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  const at::Tensor in = staged_input(group, input), out = staged_output(group, output);
   Call call = call_of(CollectiveOp::reduce_scatter, input, tag, is_async, {out, in});
   call.results = copy_back(output, out);
   call.issue = [out, in](c10d::Backend& backend) {
@@ -136,7 +142,7 @@ Handle start_all_to_all(Group& group, const at::Tensor& output, const at::Tensor
     output.copy_(input);
     return Handle();
   }
-  const at::Tensor in = on_host(group, input), out = on_host(group, output);
+  const at::Tensor in = staged_input(group, input), out = staged_output(group, output);
   Call call = call_of(CollectiveOp::all_to_all, input, tag, is_async, {out, in});
   call.results = copy_back(output, out);
   call.fingerprint.bytes = static_cast<int64_t>(input.element_size());
@@ -157,7 +163,7 @@ int message_tag(Group& group, bool sending, int peer) {
 }
 
 Handle start_send(Group& group, const at::Tensor& tensor, int peer, ContentTag tag, bool is_async) {
-  const at::Tensor own = on_host(group, tensor);
+  const at::Tensor own = staged_input(group, tensor);
   Call call = call_of(CollectiveOp::send, tensor, tag, is_async, {own});
   call.peer = peer;
   call.issue = [own, peer, number = message_tag(group, true, peer), &group](c10d::Backend&) {
@@ -168,7 +174,7 @@ Handle start_send(Group& group, const at::Tensor& tensor, int peer, ContentTag t
 }
 
 Handle start_recv(Group& group, const at::Tensor& tensor, int peer, ContentTag tag, bool is_async) {
-  const at::Tensor own = on_host(group, tensor);
+  const at::Tensor own = staged_output(group, tensor);
   Call call = call_of(CollectiveOp::recv, tensor, tag, is_async, {own});
   call.peer = peer;
   call.results = copy_back(tensor, own);
@@ -234,7 +240,7 @@ void recv(Group& group, const at::Tensor& tensor, int from_member, ContentTag ta
 
 void broadcast(Group& group, const at::Tensor& tensor, int root, ContentTag tag) {
   if (group.size() == 1) return;
-  const at::Tensor own = on_host(group, tensor);
+  const at::Tensor own = staged_input(group, tensor);
   Call call = call_of(CollectiveOp::broadcast, tensor, tag, false, {own});
   call.results = copy_back(tensor, own);
   call.fingerprint.root = root;

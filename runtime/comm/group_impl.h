@@ -24,7 +24,8 @@ struct Operation;
 /// they really complete.
 class CompletionQueue {
  public:
-  CompletionQueue();
+  /// `device` is the rank's own.
+  explicit CompletionQueue(at::Device device);
   /// Waits for what was issued.
   ~CompletionQueue();
   void add(std::shared_ptr<Operation> operation);
@@ -32,6 +33,7 @@ class CompletionQueue {
  private:
   void run();
 
+  const at::Device device_;
   std::mutex mutex_;
   std::condition_variable arrived_;
   std::deque<std::shared_ptr<Operation>> queue_;
@@ -63,13 +65,14 @@ struct GroupImpl {
 
   c10::intrusive_ptr<c10d::Backend> backend;  // null in a group of one and in a dry run
   // NCCL runs the messages of a pair of ranks in the order in which they were issued, whatever their direction: a
-  // receive posted ahead would hold up the send behind it. Messages to lower members therefore have a backend of their
-  // own.
+  // receive posted ahead would hold up the send behind it, and two that send to each other first would both wait.
+  // Messages to lower members therefore have a backend of their own.
   c10::intrusive_ptr<c10d::Backend> backward_backend;
   c10::intrusive_ptr<c10d::Backend> check_backend;  // Gloo: carries fingerprints only
   EmulatedLink* link = nullptr;
+  at::Device device = at::kCPU;
   bool cuda = false;          // operations run on the device (NCCL)
-  bool staged = false;        // tensors are on a device, operations run on the host
+  bool staged = false;        // operations run on copies in host memory
   bool dry = false;           // operations do nothing
   bool check_always = false;  // beyond the first operations
   double timeout_s = 0;
@@ -88,7 +91,7 @@ struct GroupImpl {
   CompletionQueue& queue(int kind, int peer) {
     std::lock_guard lock(queues_mutex);
     auto& slot = queues[{kind, peer}];
-    if (!slot) slot = std::make_unique<CompletionQueue>();
+    if (!slot) slot = std::make_unique<CompletionQueue>(device);
     return *slot;
   }
 };

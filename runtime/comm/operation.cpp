@@ -1,5 +1,7 @@
 #include "runtime/comm/operation.h"
 
+#include <c10/core/DeviceGuard.h>
+
 #include <array>
 #include <chrono>
 #include <cstdio>
@@ -78,7 +80,7 @@ void Operation::wait() {
     work->wait();
   } else if (!copied) {
     const at::NoGradGuard no_grad;
-    for (const auto& [device, host] : results) device.copy_(host);
+    for (const auto& [tensor, host] : results) tensor.copy_(host);
     copied = true;
   }
 }
@@ -106,7 +108,7 @@ void Operation::raise() {
                            "communication.timeout_s sets how long to wait");
 }
 
-CompletionQueue::CompletionQueue() : thread_([this] { run(); }) {}
+CompletionQueue::CompletionQueue(at::Device device) : device_(device), thread_([this] { run(); }) {}
 
 CompletionQueue::~CompletionQueue() {
   {
@@ -126,6 +128,8 @@ void CompletionQueue::add(std::shared_ptr<Operation> operation) {
 }
 
 void CompletionQueue::run() {
+  // A thread's first look at an event would otherwise cost this rank memory on GPU 0.
+  const c10::DeviceGuard current_device(device_);
   std::unique_lock lock(mutex_);
   while (true) {
     arrived_.wait(lock, [this] { return closing_ || !queue_.empty(); });
@@ -137,6 +141,7 @@ void CompletionQueue::run() {
       if (operation->before_work) operation->before_work();
       if (operation->cuda) {
         while (!operation->work->isCompleted()) std::this_thread::sleep_for(std::chrono::microseconds(20));
+        if (const auto failure = operation->work->exception()) std::rethrow_exception(failure);
       } else {
         operation->work->wait();
       }

@@ -32,7 +32,7 @@ struct Operation {
   bool cuda = false;
   nvtxRangeId_t range = 0;
   std::vector<at::Tensor> tensors;                         // kept alive until completion
-  std::vector<std::pair<at::Tensor, at::Tensor>> results;  // device tensor <- host tensor, copied by who waits
+  std::vector<std::pair<at::Tensor, at::Tensor>> results;  // tensor <- its host copy, copied by who waits
   c10::intrusive_ptr<c10d::Work> work;
   /// Runs on the completing thread before `work`, which it may set: a message's header. Throws taut::Error on a
   /// mismatch.

@@ -1,17 +1,21 @@
 #include "runtime/comm/process_group.h"
 
-#include <torch/cuda.h>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #ifdef USE_C10D_NCCL
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+// ATen/cuda/CUDAContext.h would want the headers of every CUDA library; this is all that is needed of it.
+namespace at::cuda {
+TORCH_CUDA_CPP_API cudaDeviceProp* getDeviceProperties(c10::DeviceIndex device);
+}
 #endif
 
 #include <algorithm>
 #include <charconv>
 #include <chrono>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 
@@ -67,18 +71,41 @@ c10::intrusive_ptr<c10d::Backend> connect_nccl(const c10::intrusive_ptr<c10d::St
 #endif
 }
 
-/// NCCL connects a pair of ranks at their first message, and both must be there. Pipeline stages post receives ahead,
-/// in different orders; so the pairs connect here, one after another in the same order everywhere.
-void greet_neighbours(Group& group, at::Device device) {
-  std::vector<at::Tensor> message{at::zeros({1}, at::TensorOptions().device(device))};
-  for (int lower = 0; lower + 1 < group.size(); ++lower) {
-    const int upper = lower + 1;
-    if (group.rank() != lower && group.rank() != upper) continue;
-    for (const auto& [from, to] : {std::pair(lower, upper), std::pair(upper, lower)}) {
-      c10d::Backend& backend = group.impl().backend_for_message(from, to);
-      (group.rank() == from ? backend.send(message, to, 0) : backend.recv(message, from, 0))->wait();
+/// Only these groups send messages: stages to their neighbours, the last to the first among them; context-parallel
+/// ranks each to all others.
+bool sends_messages(Axis axis) {
+  return axis == Axis::pp || axis == Axis::cp;
+}
+
+/// NCCL connects a group at its first operation, two ranks at their first message, and blocks until all of them are
+/// there. Messages are issued in orders that differ from rank to rank; so everybody connects here, in one order.
+void greet(Group& group, Axis axis, at::Device device) {
+  std::vector<at::Tensor> word{at::zeros({1}, at::TensorOptions().device(device))};
+  group.impl().backend->allreduce(word)->wait();
+  if (!sends_messages(axis)) return;
+  for (int lower = 0; lower < group.size(); ++lower) {
+    for (int upper = lower + 1; upper < group.size(); ++upper) {
+      if (group.rank() != lower && group.rank() != upper) continue;
+      const bool neighbours = upper - lower == 1 || upper - lower == group.size() - 1;
+      if (axis == Axis::pp && !neighbours) continue;
+      for (const auto& [from, to] : {std::pair(lower, upper), std::pair(upper, lower)}) {
+        c10d::Backend& backend = group.impl().backend_for_message(from, to);
+        (group.rank() == from ? backend.send(word, to, 0) : backend.recv(word, from, 0))->wait();
+      }
     }
   }
+}
+
+/// The GPU's number in the world; ordinals are a process's own (CUDA_VISIBLE_DEVICES).
+std::string device_name(at::Device device) {
+#ifdef USE_C10D_NCCL
+  const auto& uuid = at::cuda::getDeviceProperties(device.index())->uuid.bytes;
+  std::string name;
+  for (const char byte : uuid) name += std::to_string(static_cast<unsigned char>(byte)) + ".";
+  return name;
+#else
+  return device.str();
+#endif
 }
 
 }  // namespace
@@ -152,6 +179,19 @@ Rendezvous Rendezvous::in_process() {
   return Rendezvous(std::make_shared<Impl>(c10::make_intrusive<c10d::HashStore>()));
 }
 
+int count_devices(const Rendezvous& store, int ranks, const std::string& device) {
+  c10d::Store& keys = *store.impl()->store;
+  if (keys.add("devices/" + device, 1) > 1) keys.add("devices/shared", 1);  // somebody was here before
+  if (keys.add("devices/ranks", 1) == ranks) keys.set("devices/counted", std::vector<uint8_t>{1});
+  try {
+    keys.wait({"devices/counted"});
+  } catch (const std::exception&) {
+    throw Error(std::to_string(keys.add("devices/ranks", 0)) + " of " + std::to_string(ranks) + " ranks have come",
+                "another rank failed to start, or WORLD_SIZE is not the same everywhere");
+  }
+  return ranks - static_cast<int>(keys.add("devices/shared", 0));
+}
+
 Group::Group(const GroupSpec& spec, int global_rank) : spec_(spec), impl_(std::make_unique<GroupImpl>()) {
   const auto self = std::find(spec_.ranks.begin(), spec_.ranks.end(), global_rank);
   if (self == spec_.ranks.end()) {
@@ -166,8 +206,9 @@ Group::Group(const Rendezvous& store, const GroupSpec& spec, int global_rank, do
     : Group(spec, global_rank) {
   impl_->dry = false;
   impl_->link = &link;
+  impl_->device = device;
   impl_->cuda = kind == BackendKind::nccl;
-  impl_->staged = kind == BackendKind::gloo_for_device;
+  impl_->staged = kind == BackendKind::gloo_staged;
   impl_->check_always = check;
   impl_->timeout_s = timeout_s;
   if (size() == 1) return;
@@ -207,9 +248,10 @@ void Group::connect(const Rendezvous& store, double timeout_s, bool loopback, at
     return;
   }
   impl_->backend = connect_nccl(part(""), rank_, size(), timeout_s);
-  if (spec_.axis != Axis::pp) return;
-  impl_->backward_backend = connect_nccl(part("/backward"), rank_, size(), timeout_s);
-  greet_neighbours(*this, device);
+  if (sends_messages(spec_.axis)) {
+    impl_->backward_backend = connect_nccl(part("/backward"), rank_, size(), timeout_s);
+  }
+  greet(*this, spec_.axis, device);
 }
 
 Group::~Group() = default;
@@ -223,11 +265,20 @@ Communicator::Communicator(const LaunchEnvironment& e, const MeshSize& size, con
   static const annotate::Name rank_name(annotate::Rank::kName);
   annotate::mark(rank_name, annotate::Rank{e.rank, e.world_size, e.node(), at_.dp, at_.tp, at_.pp, at_.cp, at_.ep,
                                            device.is_cuda() ? static_cast<int32_t>(device.index()) : -1, 0});
-  const bool shared_device = device.is_cuda() && e.local_world_size > static_cast<int>(torch::cuda::device_count());
-  const BackendKind kind = !device.is_cuda() ? BackendKind::gloo
-                           : shared_device   ? BackendKind::gloo_for_device
-                                             : BackendKind::nccl;
   const auto store = size.world() > 1 ? Rendezvous::tcp(e, settings.timeout_s) : Rendezvous::in_process();
+  BackendKind kind = BackendKind::gloo;
+  std::string how = "communication by Gloo";
+  if (device.is_cuda()) {
+    const int devices = count_devices(store, size.world(), device_name(device));
+    kind = devices == size.world() ? BackendKind::nccl : BackendKind::gloo_staged;
+    how = kind == BackendKind::nccl ? "communication by NCCL"
+                                    : std::to_string(size.world()) + " ranks share " + std::to_string(devices) +
+                                          (devices == 1 ? " GPU" : " GPUs") +
+                                          ": communication is staged through the host by Gloo; not a setting for speed";
+    if (kind == BackendKind::gloo_staged && e.rank == 0) std::fprintf(stderr, "note: %s\n", how.c_str());
+  }
+  const annotate::Name how_name(how.c_str());
+  const annotate::Range connecting(how_name);
   for (const GroupSpec& spec : groups_of(size, e.rank)) {
     auto group = std::make_unique<Group>(store, spec, e.rank, settings.timeout_s, e.single_node(), device, *link_,
                                          settings.check, kind);

@@ -1,11 +1,12 @@
 // Connecting ranks: rendezvous through a key-value store, then one c10d backend per group: Gloo on CPU, NCCL where
-// every rank has a GPU of its own. Where ranks share a GPU, NCCL refuses: then the groups are Gloo's and device tensors
-// go through host copies, which is for trying a layout, not for speed. Above this file nobody knows which backend it
-// is; operations are in collectives.h.
+// every rank has a GPU of its own. Where ranks share a GPU, NCCL refuses: then the groups are Gloo's and every tensor
+// is staged through a copy on the host, which is for trying a layout, not for speed. Above this folder nobody knows
+// which backend it is; operations are in collectives.h.
 //
-// Each group is an NCCL communicator of its own, and c10d gives each communicator a stream of its own. Groups of
-// different roles (tp, cp, dp_cp, ep, pp, embedding) are never one, even with the same members, so that a gradient
-// reduction does not hold up a pipeline message behind it. Gloo, likewise: one thread per group.
+// Each group is an NCCL communicator of its own, and c10d gives each communicator a stream of its own; the pairs of a
+// group that sends messages (pp, cp) have one for each direction. Groups of different roles (tp, cp, dp_cp, ep, pp,
+// embedding) are never one, even with the same members, so that a gradient reduction does not hold up a pipeline
+// message behind it. Gloo, likewise: one thread per group.
 //
 // Each group has a second, small Gloo backend, over which members compare what they are about to call (fingerprint.h).
 #pragma once
@@ -57,8 +58,13 @@ class Rendezvous {
   std::shared_ptr<Impl> impl_;
 };
 
-/// What runs a group's operations.
-enum class BackendKind { gloo, nccl, gloo_for_device /* device tensors go through the host */ };
+/// How many different devices the `ranks` of a job have. `device` names this rank's, unlike any other in the world.
+/// Collective: every rank must call it, once a job, and gets the same answer. Throws taut::Error when one does not come
+/// in time.
+int count_devices(const Rendezvous& store, int ranks, const std::string& device);
+
+/// What runs a group's operations. gloo_staged: Gloo, on host copies of the tensors, wherever those are.
+enum class BackendKind { gloo, nccl, gloo_staged };
 
 /// One process group as seen from one member. Issue operations from one thread at a time; completion is asynchronous.
 class Group {

@@ -17,9 +17,9 @@ namespace {
 
 struct GpuPeak {
   const char* name;  // part of the device's name
-  double bf16, fp32;
+  double half, fp32;
 };
-// Dense tensor-core bf16 and plain fp32, in FLOP/s (NVIDIA data sheets, SXM).
+// Dense tensor-core bf16 or fp16 and plain fp32, in FLOP/s (NVIDIA data sheets, SXM).
 [[maybe_unused]] constexpr GpuPeak kGpuPeaks[] = {{"H200", 989e12, 67e12},
                                                   {"H100", 989e12, 67e12},
                                                   {"A100", 312e12, 19.5e12},
@@ -31,7 +31,7 @@ double table_peak(at::Device device, at::ScalarType dtype) {
   if (!device.is_cuda()) return 0;
   const std::string name = at::cuda::getDeviceProperties(device.index())->name;
   for (const GpuPeak& gpu : kGpuPeaks) {
-    if (name.find(gpu.name) != std::string::npos) return dtype == at::kBFloat16 ? gpu.bf16 : gpu.fp32;
+    if (name.find(gpu.name) != std::string::npos) return dtype == at::kFloat ? gpu.fp32 : gpu.half;
   }
 #else
   (void)device, (void)dtype;

@@ -8,6 +8,7 @@ namespace {
 // LibTorch's CUDA build has the CUDA runtime loaded; a CPU build has not.
 using Register = int (*)(void* memory, size_t bytes, unsigned flags);
 using Unregister = int (*)(void* memory);
+using GetLastError = int (*)();
 
 template <class Function>
 Function cuda_function(const char* name) {
@@ -19,7 +20,11 @@ Function cuda_function(const char* name) {
 PinnedMemory::PinnedMemory(std::span<std::byte> memory) {
   const auto lock = cuda_function<Register>("cudaHostRegister");
   if (lock == nullptr || memory.empty()) return;
-  if (lock(memory.data(), memory.size(), /*flags=*/0) == 0) pinned_ = memory.data();
+  if (lock(memory.data(), memory.size(), /*flags=*/0) == 0) {
+    pinned_ = memory.data();
+  } else if (const auto forget = cuda_function<GetLastError>("cudaGetLastError")) {
+    forget();  // whoever launches the next kernel would take the error for its own
+  }
 }
 
 PinnedMemory::~PinnedMemory() {

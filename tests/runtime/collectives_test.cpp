@@ -96,5 +96,79 @@ TEST(AllToAll, CountsThatAreNotTheRowsAreRefused) {
   });
 }
 
+/// Every operation of member `group.rank()` of three, blocking and not; the tensors that they leave.
+std::vector<at::Tensor> results_of_all_operations(Group& group) {
+  const int64_t ranks = group.size(), own = group.rank();
+  const int next = static_cast<int>((own + 1) % ranks), last = static_cast<int>((own + ranks - 1) % ranks);
+  const at::Tensor mine = at::arange(6).to(at::kFloat).view({3, 2}) + 10.0 * static_cast<double>(own);
+  const std::vector<int64_t> rows_to{1, 0, 2}, rows_from(3, rows_to[static_cast<size_t>(own)]);
+  std::vector<at::Tensor> results;
+  const auto fresh = [&](at::Tensor tensor) { return results.emplace_back(std::move(tensor)); };
+  const auto unwritten = [&](int64_t rows) { return fresh(at::full({rows, 2}, -1.0)); };
+
+  all_reduce(group, fresh(mine.clone()));
+  all_reduce(group, fresh(mine.to(at::kLong)), Reduce::max);
+  all_gather_into_tensor(group, unwritten(3 * ranks), mine);
+  reduce_scatter(group, unwritten(1), mine);
+  all_to_all(group, unwritten(3), mine);
+  all_to_all(group, unwritten(rows_from[0] * ranks), mine, rows_from, rows_to);
+  broadcast(group, fresh(mine.clone()), /*root=*/2);
+  barrier(group);
+  std::vector<Handle> handles{all_reduce_async(group, fresh(mine.to(at::kBFloat16))),
+                              all_gather_into_tensor_async(group, unwritten(3 * ranks), mine),
+                              reduce_scatter_async(group, unwritten(1), mine),
+                              all_to_all_async(group, unwritten(3), mine),
+                              send_async(group, mine, next),
+                              recv_async(group, unwritten(3), last)};
+  for (Handle& handle : handles) handle.wait();
+  handles[0].wait();  // once more: nothing happens twice
+  return results;
+}
+
+TEST(Staging, EveryOperationLeavesWhatItLeavesWithoutIt) {
+  std::vector<std::vector<at::Tensor>> direct(3);
+  testing::run_ranks(3, [&](Group& group) { direct[group.rank()] = results_of_all_operations(group); });
+  testing::run_ranks(
+      3,
+      [&](Group& group) {
+        const auto staged = results_of_all_operations(group);
+        ASSERT_EQ(staged.size(), direct[group.rank()].size());
+        for (size_t i = 0; i < staged.size(); ++i) {
+          EXPECT_TRUE(at::equal(staged[i], direct[group.rank()][i])) << "result " << i << " of rank " << group.rank();
+        }
+      },
+      {.kind = BackendKind::gloo_staged});
+}
+
+TEST(Staging, TheTensorsThemselvesAreLeftAloneUntilSomebodyWaits) {
+  testing::run_ranks(
+      2,
+      [](Group& group) {
+        const at::Tensor tensor = at::ones({4});
+        Handle handle = all_reduce_async(group, tensor);
+        barrier(group);  // behind the reduction
+        EXPECT_TRUE(at::equal(tensor, at::ones({4})));
+        handle.wait();
+        EXPECT_TRUE(at::equal(tensor, at::full({4}, 2.0)));
+      },
+      {.kind = BackendKind::gloo_staged});
+}
+
+TEST(CountDevices, SaysTheSameToEveryRank) {
+  const std::vector<std::vector<std::string>> jobs{{"a"}, {"a", "b"}, {"a", "a"}, {"a", "b", "a", "a"}};
+  const std::vector<int> expected{1, 2, 1, 2};
+  for (size_t job = 0; job < jobs.size(); ++job) {
+    const auto store = Rendezvous::in_process();
+    const int ranks = static_cast<int>(jobs[job].size());
+    std::vector<int> counted(jobs[job].size());
+    std::vector<std::thread> threads;
+    for (size_t rank = 0; rank < counted.size(); ++rank) {
+      threads.emplace_back([&, rank] { counted[rank] = count_devices(store, ranks, jobs[job][rank]); });
+    }
+    for (std::thread& thread : threads) thread.join();
+    EXPECT_EQ(counted, std::vector<int>(counted.size(), expected[job])) << "job " << job;
+  }
+}
+
 }  // namespace
 }  // namespace taut::comm

@@ -19,6 +19,7 @@ namespace taut::testing {
 struct GroupSettings {
   double timeout_s = 60;
   bool check = false;  // compare every operation, not only the first ones
+  comm::BackendKind kind = comm::BackendKind::gloo;
 };
 
 /// Runs `body(group)` on `ranks` threads that form one group; rethrows the first exception.
@@ -33,7 +34,8 @@ inline void run_ranks(int ranks, const std::function<void(comm::Group&)>& body, 
       try {
         at::set_num_threads(1);
         comm::EmulatedLink link({});
-        comm::Group group(store, spec, rank, settings.timeout_s, /*loopback=*/true, at::kCPU, link, settings.check);
+        comm::Group group(store, spec, rank, settings.timeout_s, /*loopback=*/true, at::kCPU, link, settings.check,
+                          settings.kind);
         body(group);
       } catch (...) {
         failures[rank] = std::current_exception();
