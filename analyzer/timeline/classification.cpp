@@ -37,6 +37,7 @@ constexpr NameRule kTautNames[] = {
     {"blocked", Kind::sync},
     {"checkpoint", Kind::checkpoint},
     {"init", Kind::host},
+    {"issue", Kind::host},
 };
 
 // Names of other programs' ranges, by prefix; the first that fits.

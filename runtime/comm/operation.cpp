@@ -276,8 +276,10 @@ void receive_header_first(GroupImpl& impl, const std::shared_ptr<Operation>& ope
 }  // namespace
 
 Handle start(Group& group, Call call) {
+  static const annotate::Name issue_name("issue");
   GroupImpl& impl = group.impl();
   if (impl.dry) return Handle();
+  const annotate::Range issuing(issue_name);
   auto operation = std::make_shared<Operation>();
   const CollectiveOp op = call.op;
   const bool message = point_to_point(op);

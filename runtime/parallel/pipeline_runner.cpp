@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <utility>
 
 #include "taut.h"
 
@@ -112,7 +113,7 @@ void PipelineRunner::run(const StageWork& work) {
       case ActionKind::backward: {
         auto own = in_flight.extract({chunk, m});
         InFlight& done = own.mapped();
-        work.backward(chunk, m, done.input, done.output, done.output_gradient);
+        work.backward(chunk, m, done.input, std::move(done.output), done.output_gradient);
         if (!done.input.defined()) break;
         InFlight to_send;
         to_send.input_gradient = done.input.grad();

@@ -37,8 +37,7 @@ struct StageWork {
   /// Runs backward from `output` with its gradient (undefined on the last virtual stage). `input` is the leaf that
   /// `forward` got; its .grad, when it is defined, goes to the virtual stage before. In a schedule that splits backward
   /// the weights' gradients may wait for `weight_gradients`.
-  std::function<void(int chunk, int microbatch, const at::Tensor& input, const at::Tensor& output,
-                     const at::Tensor& gradient)>
+  std::function<void(int chunk, int microbatch, const at::Tensor& input, at::Tensor output, const at::Tensor& gradient)>
       backward;
   /// The W pass; needed only where the schedule has one.
   std::function<void(int chunk, int microbatch)> weight_gradients = {};

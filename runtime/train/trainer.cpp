@@ -234,11 +234,12 @@ at::Tensor Trainer::forward(int64_t step, int chunk, int microbatch, const at::T
   return loss * loss_factor();
 }
 
-void Trainer::backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient) {
+void Trainer::backward(int64_t step, int chunk, int microbatch, at::Tensor output, const at::Tensor& gradient) {
   static const annotate::Name name("microbatch B");
   const annotate::Range range(name, pass_of(step, chunk, microbatch, 'B'));
   output.backward(gradient);
   if (deferred_) deferred_->finish_backward(chunk, microbatch);
+  output.reset();  // what is left of the graph goes within the pass's range
 }
 
 void Trainer::weight_gradients(int64_t step, int chunk, int microbatch) {
@@ -298,8 +299,9 @@ StepReport Trainer::train_step(int64_t step) {
   work.forward = [&](int chunk, int microbatch, const at::Tensor& input) {
     return forward(step, chunk, microbatch, input);
   };
-  work.backward = [&](int chunk, int microbatch, const at::Tensor&, const at::Tensor& output,
-                      const at::Tensor& gradient) { backward(step, chunk, microbatch, output, gradient); };
+  work.backward = [&](int chunk, int microbatch, const at::Tensor&, at::Tensor output, const at::Tensor& gradient) {
+    backward(step, chunk, microbatch, std::move(output), gradient);
+  };
   work.weight_gradients = [&](int chunk, int microbatch) { weight_gradients(step, chunk, microbatch); };
   pipeline_->run(work);
   finish_gradients(step);

@@ -49,7 +49,7 @@ class Trainer {
   annotate::Microbatch pass_of(int64_t step, int chunk, int microbatch, char pass) const;
   bool needs_tokens(int chunk) const { return plans_[chunk].first || plans_[chunk].last; }
   at::Tensor forward(int64_t step, int chunk, int microbatch, const at::Tensor& input);
-  void backward(int64_t step, int chunk, int microbatch, const at::Tensor& output, const at::Tensor& gradient);
+  void backward(int64_t step, int chunk, int microbatch, at::Tensor output, const at::Tensor& gradient);
   void weight_gradients(int64_t step, int chunk, int microbatch);
   void build_chunks();
   void shard_parameters();

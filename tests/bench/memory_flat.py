@@ -3,8 +3,8 @@
 
 - tensors: the bytes of rank 0's tensors at the end of a step (`taut train --format json`), and the most that each
   rank's took within a step (TAUT_MEMORY);
-- resident: VmRSS and PSS of each process (/proc), sampled as the steps go by: ranks, loaders, and the launcher, whose
-  collector writes the trace.
+- resident: VmRSS of each process (/proc), sampled as the steps go by: ranks, loaders, and the launcher, whose collector
+  writes the trace. PSS is shown but has no bar: it moves when any program that maps LibTorch starts or ends.
 Growth is the median of the last tenth of the steps over that of as many steps from step 100 on.
 
 usage: memory_flat.py BIN_DIR [--steps N] [--bar SHARE] [--stage N] [--verbose]
@@ -142,7 +142,7 @@ def main():
     for number, (pid, series) in enumerate(processes.items()):
         for what, (first, last) in growth(series).items():
             if what in ("VmRSS", "Pss") or args.verbose:
-                show(f"{names[pid]} {number}", what, first or 1, last or 1, what in ("VmRSS", "Pss"))
+                show(f"{names[pid]} {number}", what, first or 1, last or 1, what == "VmRSS")
     print(f"largest growth {worst:+.2%}, bar {args.bar:.0%}")
     sys.exit(0 if worst <= args.bar else 1)
 

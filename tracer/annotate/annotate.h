@@ -5,8 +5,8 @@
 //
 // Two conventions carry what is known only at the end of a range:
 //   - a *result* payload (StepResult, BatchResult) is marked inside the innermost open range of its thread;
-//   - a collective is a start/end range (issue to completion, any thread) and the trainer's blocking on it is a
-//     push/pop range with a CollectiveWait payload of the same (group_id, seq).
+//   - a collective is a start/end range (issue to completion, any thread); handing it over ("issue") and the trainer's
+//     blocking on it are push/pop ranges, the latter with a CollectiveWait payload of the same (group_id, seq).
 //
 // Thread safety: every function may be called from any thread; push/pop nest per thread.
 #pragma once

@@ -48,7 +48,7 @@ LaneHeader* RingReader::lane(size_t index) const {
     const auto offset = static_cast<off_t>(kLanesOffset + index * kLaneBytes);
     struct stat info {};
     if (fstat(fd_, &info) != 0 || info.st_size < offset + static_cast<off_t>(kLaneBytes)) return nullptr;
-    void* at = mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd_, offset);
+    void* at = mmap(nullptr, kLaneBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_POPULATE, fd_, offset);
     if (at == MAP_FAILED) return nullptr;
     mapped = static_cast<char*>(at);
   }

@@ -219,7 +219,7 @@ Writer::Writer(std::string path) : impl_(std::make_unique<Impl>()) {
     // A crash of the machine may lose the trace (synchronous off); a crash of this process loses nothing committed.
     impl_->run(
         "PRAGMA page_size=8192; PRAGMA journal_mode=WAL; PRAGMA synchronous=OFF; PRAGMA wal_autocheckpoint=4000;"
-        "PRAGMA cache_size=-16384; PRAGMA temp_store=MEMORY; PRAGMA application_id=0x54415554");
+        "PRAGMA cache_size=-2048; PRAGMA temp_store=MEMORY; PRAGMA application_id=0x54415554");
     begin();
     std::string sql;
     for (const TableId id : {TableId::StringIds, TableId::CUPTI_ACTIVITY_KIND_KERNEL, TableId::META_DATA_EXPORT,
