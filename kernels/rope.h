@@ -14,10 +14,10 @@
 namespace taut::kernels {
 
 struct Rope {
-  const void* x = nullptr;       // row r starts at r · row_stride elements; its heads are packed
-  void* y = nullptr;             // [rows, heads, head_dim], packed
+  const void* x = nullptr;       // row r starts at r · x_stride elements; its heads are packed
+  void* y = nullptr;             // likewise, at r · y_stride
   Element type = Element::fp32;  // of both
-  int64_t first_row = 0, rows = 0, row_stride = 0, heads = 0, head_dim = 0;
+  int64_t first_row = 0, rows = 0, x_stride = 0, y_stride = 0, heads = 0, head_dim = 0;
   int64_t positions = 0;                       // row r stands at position r mod positions
   const float *cos = nullptr, *sin = nullptr;  // [positions, head_dim / 2]
   float direction = 1.0f;                      // −1 turns back

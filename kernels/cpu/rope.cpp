@@ -21,9 +21,9 @@ TAUT_INLINE void turn_rows(T*, const Rope& work) {
   for (int64_t row = work.first_row; row < work.first_row + work.rows; ++row) {
     const int64_t at = row % work.positions * half;
     for (int64_t head = 0; head < work.heads; ++head) {
-      turn_head(static_cast<const T*>(work.x) + row * work.row_stride + head * work.head_dim,
-                static_cast<T*>(work.y) + (row * work.heads + head) * work.head_dim, work.cos + at, work.sin + at, half,
-                work.direction);
+      turn_head(static_cast<const T*>(work.x) + row * work.x_stride + head * work.head_dim,
+                static_cast<T*>(work.y) + row * work.y_stride + head * work.head_dim, work.cos + at, work.sin + at,
+                half, work.direction);
     }
   }
 }

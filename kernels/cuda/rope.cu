@@ -13,8 +13,8 @@ __global__ void rope_kernel(const T* __restrict__ x, T* __restrict__ y, Rope wor
     const int64_t position = row % work.positions * half;
     for (int64_t i = threadIdx.x; i < pairs; i += kThreads) {
       const int64_t head = i / half, j = i % half;
-      const T* in = x + row * work.row_stride + head * work.head_dim + j;
-      T* out = y + (row * work.heads + head) * work.head_dim + j;
+      const T* in = x + row * work.x_stride + head * work.head_dim + j;
+      T* out = y + row * work.y_stride + head * work.head_dim + j;
       const float low = to_float(in[0]), high = to_float(in[half]);
       const float c = work.cos[position + j], s = work.sin[position + j] * work.direction;
       store(out, low * c - high * s);

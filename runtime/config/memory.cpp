@@ -40,18 +40,23 @@ Sizes sizes_of(const Config& c) {
 /// What attention keeps beside its input and output projections' inputs, bytes.
 double attention_bytes(const Config& c, const Sizes& z) {
   const bool rope = c.model.position_embedding == PositionEmbedding::rope;
-  const bool repeated = z.groups < z.heads;  // grouped keys and values are expanded to one per query head
-  double elements = 0;
-  if (rope) elements += z.heads + z.groups;                    // rotated query and key, in one tensor
-  if (repeated) elements += 2 * z.heads;                       // expanded keys and values
-  if (!repeated || !rope) elements += z.heads + 2 * z.groups;  // the projection's output: value, unrotated query
-  elements += z.heads;                                         // output, also the output projection's input
-  return z.n * (z.e * elements + 4.0 * z.head_count);          // log-sum-exp is fp32
+  const bool repeated = z.groups < z.heads;            // grouped keys and values are expanded to one per query head
+  double elements = z.heads;                           // query
+  if (!rope || !repeated) elements += 2 * z.groups;    // key and value; without RoPE parts of the projection's output
+  if (repeated) elements += 2 * z.heads;               // expanded keys and values
+  elements += z.heads;                                 // output, also the output projection's input
+  return z.n * (z.e * elements + 4.0 * z.head_count);  // log-sum-exp is fp32
 }
 
-/// Of that, what selective recomputation does not keep: all but the projection's output and attention's own output.
+/// What selective recomputation keeps of attention: the projection's output and attention's own output.
+double selective_attention_bytes(const Sizes& z) {
+  return z.n * z.e * (2 * z.heads + 2 * z.groups);
+}
+
+/// What it computes again: without RoPE query, key and value are parts of what it keeps.
 double recomputed_attention_bytes(const Config& c, const Sizes& z) {
-  return attention_bytes(c, z) - z.n * z.e * (2 * z.heads + 2 * z.groups);
+  const bool rope = c.model.position_embedding == PositionEmbedding::rope;
+  return attention_bytes(c, z) - (rope ? z.n * z.e * z.heads : selective_attention_bytes(z));
 }
 
 double mlp_bytes(const Config& c, const Sizes& z) {
@@ -194,7 +199,8 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   const bool full = c.activation_checkpointing.mode == CheckpointingMode::full;
   const bool selective = c.activation_checkpointing.mode == CheckpointingMode::selective;
   const double recomputed = full ? layer - stream : selective ? recomputed_attention_bytes(c, z) : 0;
-  memory.activations = layers * (layer - recomputed);
+  const double kept = full ? stream : selective ? layer - attention_bytes(c, z) + selective_attention_bytes(z) : layer;
+  memory.activations = layers * kept;
   if (first && c.model.dropout > 0) memory.activations += microbatches * stream;
   if (stages > 1) memory.communication += receive_buffers(c, pp) * stream;
 
@@ -202,8 +208,7 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
   const PipelineSchedule schedule = c.parallel.pipeline_schedule;
   const double heads = stages > 1 && schedule == PipelineSchedule::gpipe ? microbatches : 1;
   double waiting = 0;
-  if (splits_backward(c))
-    waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
+  if (splits_backward(c)) waiting = static_cast<double>(std::min(stages, c.gradient_accumulation_steps)) - microbatches;
   memory.activations += waiting * microbatch_layers * waiting_bytes(c, z);
   const double logits = z.e * z.n * z.V, norm_output = z.e * z.n * z.h * z.stream;
   if (last) {
@@ -228,10 +233,10 @@ MemoryEstimate memory_on_stage(const Config& c, int64_t pp, int64_t ep) {
     const HeldParameters held = held_parameters(c, pp, ep);
     const double bucket =
         4.0 * std::min(static_cast<double>(c.zero_optimization.reduce_bucket_size), static_cast<double>(held.total()));
-    const double freed = (microbatch_layers - 1) * (layer - recomputed) + (head > workspace ? head - workspace : 0);
+    const double freed = (microbatch_layers - 1) * kept + (head > workspace ? head - workspace : 0);
     if (bucket > freed) {
       memory.communication += bucket;
-      memory.activations -= (microbatch_layers - 1) * (layer - recomputed);
+      memory.activations -= (microbatch_layers - 1) * kept;
       if (head > workspace) memory.logits -= head;
       memory.workspace = workspace;
     }

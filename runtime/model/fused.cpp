@@ -106,18 +106,21 @@ struct RmsNorm : torch::autograd::Function<RmsNorm> {
   }
 };
 
-at::Tensor rotate_heads(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin, float direction) {
+/// `input` [batch, seq, heads, head_dim], turned by the angles of its position, into `output`, which may be a part of a
+/// wider tensor's heads.
+void turn_heads(const at::Tensor& input, const at::Tensor& output, const at::Tensor& cos, const at::Tensor& sin,
+                float direction) {
   const int64_t batch = input.size(0), seq = input.size(1), heads = input.size(2), head_dim = input.size(3);
   const bool rows_are_regular =
       input.stride(3) == 1 && input.stride(2) == head_dim && input.stride(0) == seq * input.stride(1);
   const at::Tensor x = rows_are_regular ? input : input.contiguous();
-  const at::Tensor y = at::empty({batch, seq, heads, head_dim}, x.options());
   const kernels::Rope work{x.const_data_ptr(),
-                           y.data_ptr(),
+                           output.data_ptr(),
                            element_of(x),
                            0,
                            batch * seq,
                            x.stride(1),
+                           output.stride(1),
                            heads,
                            head_dim,
                            seq,
@@ -126,7 +129,7 @@ at::Tensor rotate_heads(const at::Tensor& input, const at::Tensor& cos, const at
                            direction};
   if (x.is_cuda()) {
     kernels::rope_cuda(work, kStream);
-    return y;
+    return;
   }
   at::parallel_for(0, work.rows, rows_per_task(heads * head_dim), [&](int64_t first, int64_t last) {
     kernels::Rope part = work;
@@ -134,17 +137,32 @@ at::Tensor rotate_heads(const at::Tensor& input, const at::Tensor& cos, const at
     part.rows = last - first;
     kernels::rope_cpu(part);
   });
-  return y;
 }
 
-struct Rope : torch::autograd::Function<Rope> {
-  static Variable forward(AutogradContext* ctx, const Variable& input, const Variable& cos, const Variable& sin) {
+struct SplitHeads : torch::autograd::Function<SplitHeads> {
+  static variable_list forward(AutogradContext* ctx, const Variable& packed, int64_t heads, int64_t groups,
+                               const Variable& cos, const Variable& sin) {
     ctx->save_for_backward({cos, sin});
-    return rotate_heads(input, cos, sin, 1.0f);
+    ctx->saved_data["heads"] = heads;
+    ctx->saved_data["groups"] = groups;
+    // Each a tensor of its own, since what follows wants them dense.
+    const auto turned = [&](int64_t first, int64_t count) {
+      const at::Tensor part = packed.narrow(2, first, count), own = at::empty(part.sizes(), part.options());
+      turn_heads(part, own, cos, sin, 1.0f);
+      return own;
+    };
+    return {turned(0, heads), turned(heads, groups), packed.narrow(2, heads + groups, groups).contiguous()};
   }
   static variable_list backward(AutogradContext* ctx, variable_list gradients) {
     const auto saved = ctx->get_saved_variables();
-    return {rotate_heads(gradients[0], saved[0], saved[1], -1.0f), Variable(), Variable()};
+    const int64_t heads = ctx->saved_data["heads"].toInt(), groups = ctx->saved_data["groups"].toInt();
+    std::vector<int64_t> shape = gradients[0].sizes().vec();
+    shape[2] = heads + 2 * groups;
+    const at::Tensor packed = at::empty(shape, gradients[0].options());
+    turn_heads(gradients[0], packed.narrow(2, 0, heads), saved[0], saved[1], -1.0f);
+    turn_heads(gradients[1], packed.narrow(2, heads, groups), saved[0], saved[1], -1.0f);
+    packed.narrow(2, heads + groups, groups).copy_(gradients[2]);
+    return {packed, Variable(), Variable(), Variable(), Variable()};
   }
 };
 
@@ -201,11 +219,20 @@ at::Tensor rms_norm(const at::Tensor& input, const at::Tensor& weight, double ep
   return at::rms_norm(input, weight.sizes(), weight, epsilon).to(output);
 }
 
-at::Tensor rope(const at::Tensor& input, const at::Tensor& cos, const at::Tensor& sin) {
-  if (has_kernel(input)) return Rope::apply(input, cos, sin);
-  const auto halves = input.chunk(2, -1);
-  const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);  // [seq, 1, half]
-  return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1).to(input.scalar_type());
+QueryKeyValue split_heads(const at::Tensor& packed, int64_t heads, int64_t groups, const at::Tensor& cos,
+                          const at::Tensor& sin) {
+  if (cos.defined() && has_kernel(packed)) {
+    const auto parts = SplitHeads::apply(packed, heads, groups, cos, sin);
+    return {parts[0], parts[1], parts[2]};
+  }
+  const auto turned = [&](const at::Tensor& part) {
+    if (!cos.defined()) return part;
+    const auto halves = part.chunk(2, -1);
+    const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);  // [seq, 1, half]
+    return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1).to(part.scalar_type());
+  };
+  return {turned(packed.narrow(2, 0, heads)), turned(packed.narrow(2, heads, groups)),
+          packed.narrow(2, heads + groups, groups)};
 }
 
 at::Tensor swiglu(const at::Tensor& gate_up) {

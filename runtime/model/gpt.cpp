@@ -199,11 +199,9 @@ at::Tensor GptStage::attend(const at::Tensor& qkv) const {
   const int64_t head_dim = shape_.hidden_size / shape_.num_attention_heads;
   const int64_t heads = shape_.num_attention_heads / context_.tp.size();
   const int64_t groups = shape_.num_query_groups / context_.tp.size();
-  const at::Tensor split = qkv.view({batch, seq, heads + 2 * groups, head_dim});
-  at::Tensor query_key = split.narrow(2, 0, heads + groups);
-  if (rope_cos_.defined()) query_key = rope(query_key, rope_cos_, rope_sin_);
-  return attention(query_key.narrow(2, 0, heads), query_key.narrow(2, heads, groups),
-                   split.narrow(2, heads + groups, groups), {shape_.attention, shape_.attention_window}, context_.cp);
+  const QueryKeyValue split =
+      split_heads(qkv.view({batch, seq, heads + 2 * groups, head_dim}), heads, groups, rope_cos_, rope_sin_);
+  return attention(split.query, split.key, split.value, {shape_.attention, shape_.attention_window}, context_.cp);
 }
 
 at::Tensor GptStage::activate(const at::Tensor& up) const {

@@ -23,7 +23,8 @@ TEST(Memory, CountsSixteenBytesAParameterForAdam) {
 // norms 2 (4·64 + 4 + 4·64), rotated query and key 4 (64 + 32), expanded key and value 4 · 2 · 64, output 4 · 64,
 // log-sum-exp 4 · 8, SwiGLU 4 · 3 · 256; beside the four layers the final norm 2 · 4 · 64.
 TEST(Memory, ActivationsAreWhatALayerKeeps) {
-  const double layer = 2 * (4 * 64 + 4 + 4 * 64) + 4 * (64 + 32) + 4 * 2 * 64 + 4 * 64 + 4 * 8 + 4 * 3 * 256;
+  // Norms; query, expanded keys and values, output, log-sum-exp; SwiGLU.
+  const double layer = 2 * (4 * 64 + 4 + 4 * 64) + 4 * 64 + 4 * 2 * 64 + 4 * 64 + 4 * 8 + 4 * 3 * 256;
   const MemoryEstimate memory = memory_on_stage(load_patched("{}"), 0);
   EXPECT_DOUBLE_EQ(memory.activations, 64 * (4 * layer + 2 * 4 * 64));
   // 512 logits a token are less than backward needs in the last layer: there is the peak. With 2048 it is in the head.

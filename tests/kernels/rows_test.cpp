@@ -126,18 +126,30 @@ TEST(RopeKernel, TurnsHeadsAndTurnsThemBack) {
     for (const auto& twin : twins(rope_cpu_with, rope_cpu, rope_cuda)) {
       const at::Tensor x = wide.to(twin.device), cos = angle.cos().to(at::kFloat).to(twin.device),
                        sin = angle.sin().to(at::kFloat).to(twin.device);
-      const at::Tensor y = at::empty({kBatch, kSeq, kHeads, kDim}, x.options()), back = at::empty_like(y);
-      Rope work{x.const_data_ptr(),          y.data_ptr(), type.element, 0,    4,
-                kHeads * kDim + kExtra,      kHeads,       kDim,         kSeq, cos.const_data_ptr<float>(),
-                sin.const_data_ptr<float>(), 1.0f};
+      const at::Tensor y = at::empty({kBatch, kSeq, kHeads, kDim}, x.options());
+      const at::Tensor back = at::zeros({kBatch, kSeq, kHeads + 1, kDim}, x.options());  // into a wider one
+      Rope work{x.const_data_ptr(),
+                y.data_ptr(),
+                type.element,
+                0,
+                4,
+                kHeads * kDim + kExtra,
+                kHeads * kDim,
+                kHeads,
+                kDim,
+                kSeq,
+                cos.const_data_ptr<float>(),
+                sin.const_data_ptr<float>(),
+                1.0f};
       twin.run(work);  // in two parts, as threads would
       work.first_row = 4;
       work.rows = kBatch * kSeq - 4;
       twin.run(work);
       expect_close(y, y64, type.tolerance, twin.name);
-      twin.run({y.const_data_ptr(), back.data_ptr(), type.element, 0, kBatch * kSeq, kHeads * kDim, kHeads, kDim, kSeq,
-                cos.const_data_ptr<float>(), sin.const_data_ptr<float>(), -1.0f});
-      expect_close(back, x64, 2 * type.tolerance, twin.name + ", turned back");
+      twin.run({y.const_data_ptr(), back.data_ptr(), type.element, 0, kBatch * kSeq, kHeads * kDim, (kHeads + 1) * kDim,
+                kHeads, kDim, kSeq, cos.const_data_ptr<float>(), sin.const_data_ptr<float>(), -1.0f});
+      expect_close(back.narrow(2, 0, kHeads), x64, 2 * type.tolerance, twin.name + ", turned back");
+      EXPECT_EQ(back.narrow(2, kHeads, 1).abs().max().item<double>(), 0) << twin.name << ", beside the rows";
     }
   }
 }

@@ -223,26 +223,34 @@ TEST(FusedOperations, RmsNormInSixteenBitsIsTheNormInFp32Cast) {
   }
 }
 
-TEST(FusedOperations, RopeIsItsCompositionAndTurnsBack) {
-  const int64_t seq = 6, half = 4;
+TEST(FusedOperations, SplitHeadsIsItsCompositionWithAndWithoutAngles) {
+  const int64_t seq = 6, half = 4, heads = 3, groups = 2;
   const at::Tensor angle = at::outer(at::arange(seq).to(at::kFloat), at::rand({half}));
-  const at::Tensor cos = angle.cos(), sin = angle.sin();
-  // A slice of a wider projection, as the model passes it.
-  const at::Tensor wide = at::randn({2, seq, 5, 2 * half}).requires_grad_();
-  const at::Tensor y = rope(wide.narrow(2, 0, 3), cos, sin);
-  const auto halves = wide.narrow(2, 0, 3).chunk(2, -1);
-  const at::Tensor c = cos.unsqueeze(1), s = sin.unsqueeze(1);
-  const at::Tensor expected = at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1);
-  const at::Tensor dy = at::randn_like(y);
-  const at::Tensor gradient = torch::autograd::grad({y}, {wide}, {dy})[0];
-  const at::Tensor expected_gradient = torch::autograd::grad({expected}, {wide}, {dy})[0];
-  const double error =
-      std::max((y - expected).abs().max().item<double>(), (gradient - expected_gradient).abs().max().item<double>());
-  std::printf("rope: largest error %.1e\n", error);
-  EXPECT_LE(error, 1e-6);
-  const at::Tensor in_bf16 = rope(wide.detach().to(at::kBFloat16).narrow(2, 0, 3), cos, sin);
-  EXPECT_EQ(in_bf16.scalar_type(), at::kBFloat16);
-  EXPECT_LE((in_bf16.to(at::kFloat) - expected.detach()).abs().max().item<double>(), 0.05);  // 8 bits of mantissa
+  const at::Tensor packed = at::randn({2, seq, heads + 2 * groups, 2 * half}).requires_grad_();
+  for (const bool turns : {true, false}) {
+    const at::Tensor cos = turns ? angle.cos() : at::Tensor(), sin = turns ? angle.sin() : at::Tensor();
+    const QueryKeyValue split = split_heads(packed, heads, groups, cos, sin);
+    const at::Tensor c = (turns ? cos : at::ones({seq, half})).unsqueeze(1),
+                     s = (turns ? sin : at::zeros({seq, half})).unsqueeze(1);
+    const auto turned = [&](const at::Tensor& x) {
+      const auto halves = x.chunk(2, -1);
+      return at::cat({halves[0] * c - halves[1] * s, halves[1] * c + halves[0] * s}, -1);
+    };
+    const std::vector<at::Tensor> got{split.query, split.key, split.value},
+        expected{turned(packed.narrow(2, 0, heads)), turned(packed.narrow(2, heads, groups)),
+                 packed.narrow(2, heads + groups, groups)};
+    std::vector<at::Tensor> gradients;
+    for (const at::Tensor& part : expected) gradients.push_back(at::randn_like(part));
+    gradients[0] = gradients[0].transpose(1, 2).contiguous().transpose(1, 2);  // as attention hands it back
+    parallel::LargestError error(turns ? "split heads, turned" : "split heads");
+    for (size_t i = 0; i < got.size(); ++i) error.add(got[i], expected[i]);
+    error.add(torch::autograd::grad(got, {packed}, gradients)[0],
+              torch::autograd::grad(expected, {packed}, gradients)[0]);
+    EXPECT_LE(error.value(), 1e-6);
+    const QueryKeyValue narrow = split_heads(packed.detach().to(at::kBFloat16), heads, groups, cos, sin);
+    EXPECT_EQ(narrow.query.scalar_type(), at::kBFloat16);
+    EXPECT_LE((narrow.key.to(at::kFloat) - expected[1].detach()).abs().max().item<double>(), 0.05);  // 8 bits
+  }
 }
 
 }  // namespace
