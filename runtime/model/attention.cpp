@@ -60,7 +60,7 @@ class Masks {
 
 /// Keys and values on their way round: in step j this rank's go to member rank + j, and those of rank − j arrive. Each
 /// message is [2 (keys, values), batch, rows, groups, head_dim] of the rows that the receiver needs. The two ends of a
-/// message issue it in the same step, so that the messages of a pair of ranks keep one order at both.
+/// message issue it in the same step, so that the messages from one rank to another keep one order at both.
 class KeyRing {
  public:
   KeyRing(const at::Tensor& key, const at::Tensor& value, const config::AttentionMask& mask, comm::Group* cp)

@@ -128,30 +128,29 @@ std::vector<at::Tensor> results_of_all_operations(Group& group) {
 TEST(Staging, EveryOperationLeavesWhatItLeavesWithoutIt) {
   std::vector<std::vector<at::Tensor>> direct(3);
   testing::run_ranks(3, [&](Group& group) { direct[group.rank()] = results_of_all_operations(group); });
-  testing::run_ranks(
-      3,
-      [&](Group& group) {
-        const auto staged = results_of_all_operations(group);
-        ASSERT_EQ(staged.size(), direct[group.rank()].size());
-        for (size_t i = 0; i < staged.size(); ++i) {
-          EXPECT_TRUE(at::equal(staged[i], direct[group.rank()][i])) << "result " << i << " of rank " << group.rank();
-        }
-      },
-      {.kind = BackendKind::gloo_staged});
+  testing::run_ranks(3,
+                     [&](Group& group) {
+                       const auto staged = results_of_all_operations(group);
+                       ASSERT_EQ(staged.size(), direct[group.rank()].size());
+                       for (size_t i = 0; i < staged.size(); ++i) {
+                         EXPECT_TRUE(at::equal(staged[i], direct[group.rank()][i]))
+                             << "result " << i << " of rank " << group.rank();
+                       }
+                     },
+                     {.kind = BackendKind::gloo_staged});
 }
 
 TEST(Staging, TheTensorsThemselvesAreLeftAloneUntilSomebodyWaits) {
-  testing::run_ranks(
-      2,
-      [](Group& group) {
-        const at::Tensor tensor = at::ones({4});
-        Handle handle = all_reduce_async(group, tensor);
-        barrier(group);  // behind the reduction
-        EXPECT_TRUE(at::equal(tensor, at::ones({4})));
-        handle.wait();
-        EXPECT_TRUE(at::equal(tensor, at::full({4}, 2.0)));
-      },
-      {.kind = BackendKind::gloo_staged});
+  testing::run_ranks(2,
+                     [](Group& group) {
+                       const at::Tensor tensor = at::ones({4});
+                       Handle handle = all_reduce_async(group, tensor);
+                       barrier(group);  // behind the reduction
+                       EXPECT_TRUE(at::equal(tensor, at::ones({4})));
+                       handle.wait();
+                       EXPECT_TRUE(at::equal(tensor, at::full({4}, 2.0)));
+                     },
+                     {.kind = BackendKind::gloo_staged});
 }
 
 TEST(CountDevices, SaysTheSameToEveryRank) {
