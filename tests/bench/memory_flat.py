@@ -1,8 +1,9 @@
 #!/usr/bin/env python3
 """Memory over many steps: what grows between step 100 and the end of one traced run (dp = 2, two loaders a rank).
 
-- tensors: the bytes of rank 0's tensors at the end of a step (`taut train --format json`), and the most that each
-  rank's took within a step (TAUT_MEMORY);
+- tensors: the bytes of rank 0's tensors at the end of a step (`taut train --format json`; the least of a stretch of
+  steps, since a ZeRO gather may be under way there or not), and the most that each rank's took within a step
+  (TAUT_MEMORY);
 - resident: VmRSS of each process (/proc), sampled as the steps go by: ranks, loaders, and the launcher, whose collector
   writes the trace. PSS is shown but has no bar: it moves when any program that maps LibTorch starts or ends.
 Growth is the median of the last tenth of the steps over that of as many steps from step 100 on.
@@ -80,13 +81,13 @@ def peaks_of(trace):
     return found
 
 
-def growth(series):
-    """{what: (median near FIRST_STEP, median near the end)} of [(step, {what: bytes})]."""
+def growth(series, typical=statistics.median):
+    """{what: (typical near FIRST_STEP, typical near the end)} of [(step, {what: bytes})]."""
     last = series[-1][0]
     window = max(SAMPLE_EVERY, (last + 1) // 10)
     parts = ([values for step, values in series if FIRST_STEP <= step < FIRST_STEP + window],
              [values for step, values in series if step > last - window])
-    return {what: tuple(statistics.median(values[what] for values in part) for part in parts) for what in series[0][1]}
+    return {what: tuple(typical([values[what] for values in part]) for part in parts) for what in series[0][1]}
 
 
 def main():
@@ -137,7 +138,7 @@ def main():
 
     print(f"| of | what | MB at step {FIRST_STEP} | MB at the end | growth |\n|---|---|---|---|---|")
     for rank, series in [(0, tensors), *peaks.items()]:
-        for what, (first, last) in growth(series).items():
+        for what, (first, last) in growth(series, min if series is tensors else statistics.median).items():
             show(f"rank {rank}'s tensors", what, first, last)
     for number, (pid, series) in enumerate(processes.items()):
         for what, (first, last) in growth(series).items():
